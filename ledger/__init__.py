@@ -1,0 +1,1 @@
+"""What happened: the vocabulary of events, the append-only store and the chain that proves it."""

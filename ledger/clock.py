@@ -1,0 +1,33 @@
+"""Instants are integers: microseconds since 1970 UTC, read from one clock that is passed in."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+
+Clock = Callable[[], int]
+"""Answers the present instant in microseconds UTC."""
+
+SECOND = 1_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def system_clock() -> int:
+    """The machine's wall clock in microseconds UTC."""
+    return time.time_ns() // 1_000
+
+
+def rfc3339(at: int) -> str:
+    """*at* (microseconds UTC) as RFC 3339 with microseconds and `Z`, as every JSON answer prints it."""
+    return (_EPOCH + timedelta(microseconds=at)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def instant(moment: datetime) -> int:
+    """An aware *moment* in microseconds UTC."""
+    return (moment.astimezone(UTC) - _EPOCH) // timedelta(microseconds=1)
+
+
+def moment(at: int) -> datetime:
+    """*at* (microseconds UTC) as an aware UTC datetime."""
+    return _EPOCH + timedelta(microseconds=at)

@@ -1,0 +1,179 @@
+"""Engines and transactions: every difference between databases lives here, and driver errors are translated here.
+
+SQLite: write-ahead log, `synchronous=FULL`, foreign keys on, file mode 0600, one fair gate (a file lock beside the
+store) before `BEGIN IMMEDIATE`, so that writers wait their turn and are not starved by a busy handler. The newer of
+the standard library's SQLite and the `pysqlite3` wheel's is taken, once, for all: before 3.51.3 a write-ahead log
+that several processes write can be corrupted.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
+from sqlalchemy.exc import DatabaseError as DriverError
+
+from ledger.errors import StoreBusy, StoreDamaged, StoreFault, StoreFull, StoreMissing, StoreUnsupported
+
+BUSY_TIMEOUT: Final = 30
+"""Seconds that a writer waits for another before `StoreBusy`."""
+SAFE_SQLITE: Final = (3, 51, 3)
+"""The first SQLite whose write-ahead log is safe with several writing processes."""
+
+
+def sqlite_module() -> ModuleType:
+    """The newer of `sqlite3` and `pysqlite3`: one process never opens a board with two SQLite libraries."""
+    try:
+        import pysqlite3.dbapi2 as bundled
+    except ImportError:
+        return sqlite3
+    newer: ModuleType = max((sqlite3, bundled), key=lambda module: module.sqlite_version_info)
+    return newer
+
+
+def sqlite_path(url: str) -> Path:
+    """The file behind a SQLite *url*. Raises `StoreUnsupported` for any other address."""
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise StoreUnsupported(f"{url!r} is no database address", remedy="use sqlite:////path/to/ledger.db") from None
+    if parsed.get_backend_name() != "sqlite":
+        raise StoreUnsupported(
+            f"{masked(url)}: this version speaks SQLite only", remedy="use sqlite:////path/to/ledger.db"
+        )
+    if parsed.database in {None, "", ":memory:"}:
+        raise StoreUnsupported(f"{url}: a ledger needs a file", remedy="use sqlite:////path/to/ledger.db")
+    return Path(str(parsed.database)).absolute()
+
+
+def masked(url: str) -> str:
+    """*url* without its password: what may be printed."""
+    try:
+        return make_url(url).render_as_string(hide_password=True)
+    except ArgumentError:
+        return url
+
+
+def connect(url: str, *, create: bool = False) -> Engine:
+    """An engine on the store at *url*. Without *create* a file that is missing or empty is `StoreMissing`."""
+    path = sqlite_path(url)
+    if not create:
+        _must_exist(url, path)
+    else:
+        _make_private(path)
+    try:
+        engine = create_engine(
+            make_url(url).set(database=str(path)), module=sqlite_module(), connect_args={"timeout": BUSY_TIMEOUT}
+        )
+    except NoSuchModuleError as fault:
+        raise StoreUnsupported(f"{masked(url)}: {fault}") from None
+    event.listen(engine, "connect", _prepare)
+    event.listen(engine, "begin", _begin)
+    return engine
+
+
+@contextmanager
+def reading(engine: Engine) -> Iterator[Connection]:
+    """One snapshot of the store, for reading only."""
+    with _translated(), engine.connect() as tx:
+        yield tx
+
+
+@contextmanager
+def writing(engine: Engine) -> Iterator[Connection]:
+    """The right to write: one writer at a time, committed at the end, rolled back on any exception."""
+    with (
+        _translated(),
+        _gate(Path(str(engine.url.database))),
+        engine.connect().execution_options(immediate=True) as tx,
+        tx.begin(),
+    ):
+        yield tx
+
+
+@contextmanager
+def savepoint(tx: Connection) -> Iterator[None]:
+    """A part of a transaction that can fail alone."""
+    with tx.begin_nested():
+        yield
+
+
+def hold_board(tx: Connection, board: str) -> None:
+    """Take the board's lock. On SQLite the transaction itself is that lock already."""
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
+    try:
+        yield
+    except DBAPIError as fault:
+        raise _translate(fault) from fault
+
+
+def _translate(fault: DBAPIError) -> Exception:
+    text = str(fault.orig)
+    match text.lower():
+        case low if "locked" in low or "busy" in low:
+            return StoreBusy(f"another writer held the store: {text}", remedy="run the command again")
+        case low if "disk is full" in low or "readonly" in low or "disk i/o" in low or "unable to open" in low:
+            return StoreFull(
+                f"the store cannot be written: {text}", remedy="free space or mend permissions, then retry"
+            )
+        case low if "malformed" in low or "not a database" in low or "corrupt" in low:
+            return StoreDamaged(f"the store is damaged: {text}", remedy="stop all writers and restore a copy")
+        case low if "no such table" in low or "no such column" in low:
+            return StoreDamaged(f"the store lacks a table: {text}", remedy="ledger db status")
+        case _ if isinstance(fault, OperationalError | DriverError):
+            return StoreFault(text)
+        case _:
+            return fault
+
+
+def _must_exist(url: str, path: Path) -> None:
+    if not path.exists():
+        raise StoreMissing(url)
+    if not path.is_file():
+        raise StoreMissing(url, "that is no file")
+    if path.stat().st_size == 0:
+        raise StoreMissing(url, "the file is empty")
+
+
+def _make_private(path: Path) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not path.exists():  # opening a live file outside SQLite would drop this process's locks on it
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except OSError as fault:
+        raise StoreFull(f"{path}: {fault.strerror}", remedy="choose a folder that you can write to") from None
+
+
+def _prepare(dbapi: Any, _record: object) -> None:
+    dbapi.isolation_level = None  # we say BEGIN ourselves
+    cursor = dbapi.cursor()
+    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-16000"):
+        cursor.execute(f"PRAGMA {pragma}")
+    cursor.close()
+
+
+def _begin(tx: Connection) -> None:
+    immediate = tx.get_execution_options().get("immediate", False)
+    tx.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+@contextmanager
+def _gate(path: Path) -> Iterator[None]:
+    descriptor = os.open(path.with_name(path.name + ".gate"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        with suppress(OSError):
+            os.close(descriptor)

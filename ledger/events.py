@@ -1,0 +1,442 @@
+"""The vocabulary: one frozen class for each kind of event (RULES §2).
+
+An event is a fact in the past tense that can be read alone. Its fields are *facts*, which folds read, or *words*,
+which no fold reads and which can be redacted; words carry the mark `WORD`. Nothing has a default: a fact that is
+missing must not look like one that is empty.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from enum import StrEnum
+from typing import Annotated, Any, Final, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
+
+WORD: Final = "word"
+Word = Annotated[str, WORD]
+Words = Annotated[str | None, WORD]
+Data = Annotated[JsonValue, WORD]
+Instant = Annotated[int, Field(description="microseconds UTC")]
+Limit = Annotated[int, Field(ge=1)]
+Seconds = Annotated[int, Field(ge=0, description="seconds")]
+
+
+class Outcome(StrEnum):
+    """How a run ended (`exited`), or what a finished card says (`completed`)."""
+
+    CRASHED = "crashed"
+    TIMED_OUT = "timed_out"
+    STALLED = "stalled"
+    SPAWN_FAILED = "spawn_failed"
+    CLEAN = "clean"
+    RATE_LIMITED = "rate_limited"
+    INTERRUPTED = "interrupted"
+    LOST = "lost"
+    CONFIG = "config"
+    OK = "ok"
+    FAIL = "fail"
+
+
+COUNTED: Final = frozenset({Outcome.CRASHED, Outcome.TIMED_OUT, Outcome.STALLED, Outcome.SPAWN_FAILED})
+"""Endings that raise `failures` and may be tried again (RULES §4)."""
+NEUTRAL: Final = frozenset({Outcome.RATE_LIMITED, Outcome.INTERRUPTED, Outcome.LOST})
+"""Endings that say nothing about the worker: they move only `neutral` (RULES §4)."""
+
+Exit = Literal[
+    Outcome.CRASHED,
+    Outcome.TIMED_OUT,
+    Outcome.STALLED,
+    Outcome.SPAWN_FAILED,
+    Outcome.CLEAN,
+    Outcome.RATE_LIMITED,
+    Outcome.INTERRUPTED,
+    Outcome.LOST,
+    Outcome.CONFIG,
+]
+Verdict = Literal[Outcome.OK, Outcome.FAIL]
+Require = Literal["ok", "any"]
+Lane = Literal["triage", "work", "review"]
+StopCause = Literal["max_runtime", "stalled", "operator", "drain"]
+Children = Literal["keep", "unlink", "cascade"]
+ActorKind = Literal["operator", "worker", "sweep", "system"]
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Actor(_Frozen):
+    """Who did it: every change has one."""
+
+    kind: ActorKind
+    name: str
+    host: str
+
+
+class Parent(_Frozen):
+    """A card that must be done first, and the outcome that the link requires."""
+
+    task: str
+    require: Require
+
+
+class Goal(_Frozen):
+    """The card goes on turn by turn until a judge agrees, at most so many turns."""
+
+    max_turns: Limit
+
+
+class RunRef(_Frozen):
+    """The run that made a card."""
+
+    task: str
+    run: Limit
+
+
+class Scope(_Frozen):
+    """What a pause stops: the whole board (name empty), an assignee, or a host."""
+
+    kind: Literal["board", "assignee", "host"]
+    name: str
+
+
+class Usage(_Frozen):
+    """What a run says it has used: tokens and cost. Unknown is none, never 0."""
+
+    tokens: Annotated[int, Field(ge=0)] | None
+    cost: Annotated[Decimal, Field(ge=0)] | None
+
+
+class Cap(_Frozen):
+    """A cap that let a claim in: how many were live before it, and the limit."""
+
+    cap: Literal["board", "assignee", "host"]
+    live: Annotated[int, Field(ge=0)]
+    limit: Limit
+
+
+class Wish(_Frozen):
+    """What an operator wants done to a running card once its run ends. Its words are kept beside it."""
+
+    verb: Literal["complete", "block", "schedule", "assign", "archive"]
+    data: dict[str, JsonValue]
+    actor: Actor
+
+
+class Event(_Frozen):
+    """A fact: past tense, immutable, complete without the events before it."""
+
+
+class BoardCreated(Event):
+    kind: Literal["board_created"] = "board_created"
+    board_id: str
+    name: str
+
+
+class PolicyChanged(Event):
+    """The whole policy (RULES §5); durations in seconds, none = unset."""
+
+    kind: Literal["policy_changed"] = "policy_changed"
+    failure_limit: Limit
+    violation_limit: Limit
+    attempt_limit: Limit | None
+    neutral_limit: Limit
+    run_limit: Limit
+    lease: Limit
+    lease_grace: Seconds
+    launch_grace: Seconds
+    stop_grace: Seconds
+    max_runtime: Limit
+    progress_timeout: Limit | None
+    cooldown: Limit
+    cooldown_cap: Limit
+    reset_cap: Limit
+    max_running: Limit | None
+    max_running_per_assignee: Limit | None
+
+
+class Paused(Event):
+    kind: Literal["paused"] = "paused"
+    scope: Scope
+    drain: bool
+    reason: Words
+
+
+class Resumed(Event):
+    kind: Literal["resumed"] = "resumed"
+    scope: Scope
+
+
+class Created(Event):
+    """Everything that is needed to rebuild the card."""
+
+    kind: Literal["created"] = "created"
+    title: Word
+    body: Words
+    assignee: str | None
+    priority: int
+    parents: tuple[Parent, ...]
+    labels: tuple[str, ...]
+    tenant: str | None
+    max_retries: Limit | None
+    max_runtime: Limit | None
+    workspace: str
+    goal: Goal | None
+    lane: Literal["work", "triage"]
+    host: str | None
+    key: str | None
+    made_by: RunRef | None
+
+
+class Edited(Event):
+    """Field → new value. *fields* names what changed; title and body stand among the words."""
+
+    kind: Literal["edited"] = "edited"
+    fields: tuple[str, ...]
+    values: dict[str, JsonValue]
+    title: Words
+    body: Words
+
+
+class Assigned(Event):
+    kind: Literal["assigned"] = "assigned"
+    role: Literal["assignee", "reviewer"]
+    to: str | None
+    previous: str | None
+
+
+class Linked(Event):
+    kind: Literal["linked"] = "linked"
+    parent: str
+    require: Require
+
+
+class Unlinked(Event):
+    kind: Literal["unlinked"] = "unlinked"
+    parent: str
+    require: Require
+
+
+class Commented(Event):
+    kind: Literal["commented"] = "commented"
+    body: Word
+
+
+class Scheduled(Event):
+    kind: Literal["scheduled"] = "scheduled"
+    not_before: Instant
+    reason: Words
+
+
+class Claimed(Event):
+    """The only way to open a run."""
+
+    kind: Literal["claimed"] = "claimed"
+    run: Limit
+    lock_hash: str
+    by: Literal["spawn", "hand"]
+    host: str
+    boot: str
+    worker: str
+    lane: Lane
+    lease_until: Instant
+    max_runtime: Limit
+    on_success: Literal["complete", "review", "violation"]
+    reviewer: str | None
+    result: str
+    quota: tuple[str, ...]
+    caps: tuple[Cap, ...]
+
+
+class WorkerBound(Event):
+    """A process has the run: *group* was started for it (group 0: only the pid), *turns* runs its turns."""
+
+    kind: Literal["worker_bound"] = "worker_bound"
+    run: Limit
+    role: Literal["group", "turns"]
+    pid: Limit
+    start_tick: int
+    group: int
+    host: str
+    boot: str
+    namespace: str
+
+
+class Progressed(Event):
+    kind: Literal["progressed"] = "progressed"
+    run: Limit
+    note: Words
+    usage: Usage | None
+
+
+class StopRequested(Event):
+    """Stands before any signal to an open run whose supervisor lives."""
+
+    kind: Literal["stop_requested"] = "stop_requested"
+    run: Limit
+    cause: StopCause
+    since: Instant
+    limit: int | None
+    wish: Wish | None
+    wish_words: Annotated[dict[str, JsonValue] | None, WORD]
+
+
+class Exited(Event):
+    """A run ended without a verb of its own (RULES §6)."""
+
+    kind: Literal["exited"] = "exited"
+    run: Limit
+    outcome: Exit
+    code: int | None
+    signal: int | None
+    evidence: Literal["exit_record", "owner_result", "trailer", "none"]
+    observer: str
+    last_words: Words
+    reset_asked: Instant | None
+    not_before: Instant | None
+    lease_until: Instant | None
+    last_beat: Instant | None
+    grace: Seconds | None
+
+
+class Violation(Event):
+    kind: Literal["violation"] = "violation"
+    run: Limit
+    streak: Limit
+    limit: Limit
+    limit_source: Literal["task", "policy"]
+
+
+class Completed(Event):
+    kind: Literal["completed"] = "completed"
+    run: Limit | None
+    outcome: Verdict
+    summary: Words
+    result: Words
+    metadata: Data
+    usage: Usage | None
+
+
+class ReviewRequested(Event):
+    kind: Literal["review_requested"] = "review_requested"
+    run: Limit
+    summary: Words
+    reviewer: str | None
+
+
+class ChangesRequested(Event):
+    kind: Literal["changes_requested"] = "changes_requested"
+    run: Limit | None
+    reason: Words
+
+
+class Blocked(Event):
+    """*hold* false: nothing is held, the card waits for its parents (kind `dependency`)."""
+
+    kind: Literal["blocked"] = "blocked"
+    run: Limit | None
+    cause: str
+    block_kind: str | None
+    reason: Words
+    hold: bool
+    sticky: bool
+    count: int | None
+    limit: int | None
+    limit_source: Literal["task", "policy"] | None
+
+
+class Unblocked(Event):
+    kind: Literal["unblocked"] = "unblocked"
+    cause: Literal["operator", "limit_raised", "reassigned"]
+    reason: Words
+
+
+class Reopened(Event):
+    kind: Literal["reopened"] = "reopened"
+    reason: Words
+
+
+class Archived(Event):
+    kind: Literal["archived"] = "archived"
+    children: Children | None
+
+
+class LateResult(Event):
+    """A result that came too late or too early: kept, never accepted by itself."""
+
+    kind: Literal["late_result"] = "late_result"
+    run: Limit
+    verdict: Verdict
+    summary: Words
+    result: Words
+    metadata: Data
+    usage: Usage | None
+    why: str
+
+
+class Redacted(Event):
+    kind: Literal["redacted"] = "redacted"
+    redacts: Annotated[int, Field(ge=1, description="the position whose words are gone")]
+    reason: Words
+
+
+BoardEvent = BoardCreated | PolicyChanged | Paused | Resumed
+AnyEvent = (
+    BoardEvent
+    | Created
+    | Edited
+    | Assigned
+    | Linked
+    | Unlinked
+    | Commented
+    | Scheduled
+    | Claimed
+    | WorkerBound
+    | Progressed
+    | StopRequested
+    | Exited
+    | Violation
+    | Completed
+    | ReviewRequested
+    | ChangesRequested
+    | Blocked
+    | Unblocked
+    | Reopened
+    | Archived
+    | LateResult
+    | Redacted
+)
+
+KINDS: Final[dict[str, type[Event]]] = {cls.model_fields["kind"].default: cls for cls in get_args(AnyEvent)}
+SCHEMAS: Final[dict[str, int]] = dict.fromkeys(KINDS, 1)
+"""The newest shape of each kind that this program writes and reads."""
+ENDINGS: Final = frozenset({"exited", "completed", "review_requested", "changes_requested", "blocked"})
+"""Kinds that end the run that they name."""
+
+
+def words_of(kind: str) -> frozenset[str]:
+    """The names of the fields of *kind* that are words."""
+    return _WORDS[kind]
+
+
+def blank_words(kind: str) -> dict[str, str | None]:
+    """What the words of *kind* read as once they are redacted."""
+    fields = KINDS[kind].model_fields
+    return {name: "" if fields[name].annotation is str else None for name in _WORDS[kind]}
+
+
+def columns_of(kind: str) -> frozenset[str]:
+    """Which of the envelope's columns `run` and `outcome` the kind fills."""
+    return frozenset(KINDS[kind].model_fields) & {"run", "outcome"}
+
+
+_WORDS: Final[dict[str, frozenset[str]]] = {
+    kind: frozenset(name for name, field in cls.model_fields.items() if WORD in field.metadata)
+    for kind, cls in KINDS.items()
+}
+
+
+def event_of(kind: str, fields: dict[str, Any]) -> Event:
+    """The typed event behind stored *fields* (facts, words, run and outcome together); raises `ValidationError`."""
+    return KINDS[kind].model_validate({"kind": kind, **fields})

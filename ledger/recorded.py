@@ -1,0 +1,127 @@
+"""Events on their way in (`Draft`) and as they stand in the log (`Recorded`)."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from ledger.errors import InvalidText
+from ledger.events import SCHEMAS, Actor, Event, blank_words, columns_of, event_of, words_of
+from ledger.upcasters import upcast
+
+_dump = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+
+
+class Recorded(NamedTuple):
+    """An event of the log: the envelope as columns, facts and words as stored text.
+
+    *words* is none when they were redacted, or not asked for. A fold reads columns, and `facts` by kind, late.
+    """
+
+    board: str
+    position: int
+    task: str
+    version: int
+    kind: str
+    schema: int
+    at: int
+    actor_kind: str
+    actor_name: str
+    actor_host: str
+    run: int | None
+    outcome: str | None
+    command_id: str | None
+    facts_text: str
+    words_digest: bytes
+    hash: bytes
+    salt: bytes | None = None
+    words_text: str | None = None
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The facts in their newest shape. Raises `UnknownKind`, `NewerSchema`."""
+        return upcast(self.kind, self.schema, json.loads(self.facts_text), position=self.position)
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """The words; empty when they are redacted or were not read."""
+        return {} if self.words_text is None else dict(json.loads(self.words_text))
+
+    def event(self) -> Event:
+        """The typed event, fully validated; redacted words read as empty. Raises `ValidationError`."""
+        fields = {**self.facts, **blank_words(self.kind), **self.words}
+        columns = {"run": self.run, "outcome": self.outcome}
+        return event_of(self.kind, fields | {name: columns[name] for name in columns_of(self.kind)})
+
+
+class Draft(NamedTuple):
+    """An event about to be appended to the stream of *task*, encoded once, by its own actor."""
+
+    task: str
+    kind: str
+    run: int | None
+    outcome: str | None
+    facts_text: str
+    words_text: str
+    actor: Actor
+
+    @classmethod
+    def of(cls, task: str, event: Event, actor: Actor) -> Draft:
+        """Encode *event*. Raises `InvalidText` naming the field that holds a NUL or a lone surrogate."""
+        fields = event.model_dump(mode="json")
+        kind = fields.pop("kind")
+        run = fields.pop("run", None)
+        outcome = fields.pop("outcome", None)
+        words = {name: fields.pop(name) for name in words_of(kind)}
+        facts_text, words_text = _dump(fields), _dump(words)
+        _refuse_bad_text(kind, facts_text, words_text, {**fields, **words})
+        return cls(task, kind, run, outcome, facts_text, words_text, actor)
+
+    def as_if(self, *, board: str = "", position: int, version: int, at: int) -> Recorded:
+        """What this draft would be once recorded there: for folding before the append."""
+        actor = self.actor
+        return Recorded(
+            board, position, self.task, version, self.kind, SCHEMAS[self.kind], at, actor.kind, actor.name, actor.host,
+            self.run, self.outcome, None, self.facts_text, b"", b"", None, self.words_text,
+        )  # fmt: skip
+
+
+def valid(recorded: Recorded) -> str | None:
+    """What is wrong with the shape of *recorded*, or none: every field through Pydantic (`replay --strict`)."""
+    try:
+        recorded.event()
+    except ValidationError as fault:
+        first = fault.errors()[0]
+        return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+    return None
+
+
+def check_text(field: str, text: str) -> None:
+    """Raise `InvalidText` if *text* holds a NUL or a lone surrogate (RULES §10)."""
+    if "\0" in text:
+        raise InvalidText(field, "a NUL character")
+    if any("\ud800" <= letter <= "\udfff" for letter in text):
+        raise InvalidText(field, "a lone surrogate")
+
+
+def _refuse_bad_text(kind: str, facts_text: str, words_text: str, fields: dict[str, Any]) -> None:
+    both = facts_text + words_text
+    if "\\u0000" not in both and both.isprintable():
+        return
+    for name, value in fields.items():
+        for text in _texts(value):
+            check_text(f"{kind}.{name}", text)
+
+
+def _texts(value: Any) -> list[str]:
+    match value:
+        case str():
+            return [value]
+        case dict():
+            return [text for pair in value.items() for part in pair for text in _texts(part)]
+        case list() | tuple():
+            return [text for part in value for text in _texts(part)]
+        case _:
+            return []

@@ -1,0 +1,209 @@
+"""The append-only store: append with an expected version, read a task, read a board, follow.
+
+Functions over a `Connection`; whoever opened the transaction closes it. Position, version and hash are taken from
+the board's row inside the transaction, so positions have no holes and are visible in order, and nothing that is kept
+in memory survives a rollback.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import Connection, Engine, Row, Select, func, insert, outerjoin, select, update
+
+from ledger import chain
+from ledger.database import hold_board, reading
+from ledger.errors import StoreDamaged, UnknownBoard, WrongExpectedVersion
+from ledger.recorded import Draft, Recorded
+from ledger.schema import boards, events, words
+
+
+class Head(NamedTuple):
+    """Where a board's log ends: its identity, last position, its instant and hash."""
+
+    board_id: str
+    position: int
+    at: int
+    hash: bytes
+
+
+def create_board(tx: Connection, board: str, board_id: str) -> Head:
+    """Give *board* an empty log. The caller appends `board_created` in the same transaction."""
+    head = Head(board_id, 0, 0, chain.first_hash(board_id))
+    tx.execute(insert(boards).values(board=board, board_id=board_id, head_position=0, head_at=0, head_hash=head.hash))
+    return head
+
+
+def board_names(tx: Connection) -> list[str]:
+    """The boards of this store, by name."""
+    return list(tx.execute(select(boards.c.board).order_by(boards.c.board)).scalars())
+
+
+def head(tx: Connection, board: str) -> Head:
+    """Where the log of *board* ends. Raises `UnknownBoard`."""
+    columns = select(boards.c.board_id, boards.c.head_position, boards.c.head_at, boards.c.head_hash)
+    row = tx.execute(columns.where(boards.c.board == board)).one_or_none()
+    if row is None:
+        raise UnknownBoard(board)
+    return Head(*row)
+
+
+def version(tx: Connection, board: str, task: str) -> int:
+    """The last version of the stream of *task*; 0 where there is none."""
+    last = select(func.max(events.c.version)).where(events.c.board == board, events.c.task == task)
+    return int(tx.execute(last).scalar() or 0)
+
+
+def append(
+    tx: Connection,
+    board: str,
+    drafts: Sequence[Draft],
+    *,
+    expected: int,
+    at: int,
+    command_id: str | None = None,
+    salt: Callable[[int], bytes] = secrets.token_bytes,
+) -> list[Recorded]:
+    """Add *drafts*, all of one task, to the end of its stream and of the board's log: all of them or none.
+
+    *expected* is the version the decision was based on (0: a new stream); *at* is microseconds UTC and is raised to
+    the instant of the event before it; *command_id* marks the first event. Raises `WrongExpectedVersion` if another
+    writer was there first, `UnknownBoard`.
+    """
+    hold_board(tx, board)
+    task = drafts[0].task
+    last = head(tx, board)
+    actual = version(tx, board, task)
+    if actual != expected:
+        raise WrongExpectedVersion(task, expected=expected, actual=actual)
+    at = max(at, last.at)
+    recorded: list[Recorded] = []
+    previous = last.hash
+    for step, draft in enumerate(drafts, 1):
+        if draft.task != task:
+            raise ValueError(f"one append is one stream: {draft.task!r} after {task!r}")
+        placed = draft.as_if(board=board, position=last.position + step, version=actual + step, at=at)
+        event = _chained(placed._replace(command_id=command_id if step == 1 else None), previous, salt(32))
+        previous = event.hash
+        recorded.append(event)
+    tx.execute(insert(events), [_event_row(event) for event in recorded])
+    tx.execute(insert(words), [_words_row(event) for event in recorded])
+    moved = update(boards).where(boards.c.board == board, boards.c.head_position == last.position)
+    tx.execute(moved.values(head_position=recorded[-1].position, head_at=at, head_hash=previous))
+    return recorded
+
+
+def by_command(tx: Connection, board: str, command_id: str) -> Recorded | None:
+    """The first event that the command *command_id* appended, or none: a repeat gets the first answer."""
+    return _one(tx, _columns().where(events.c.board == board, events.c.command_id == command_id))
+
+
+def at_position(tx: Connection, board: str, position: int) -> Recorded | None:
+    """The event at *position*, with its words."""
+    return _one(tx, _columns().where(events.c.board == board, events.c.position == position))
+
+
+def read_task(tx: Connection, board: str, task: str, *, after: int = 0) -> list[Recorded]:
+    """The stream of *task* (empty: the board's own) after version *after*, in order, with words."""
+    stream = _columns().where(events.c.board == board, events.c.task == task, events.c.version > after)
+    return [_recorded(row) for row in tx.execute(stream.order_by(events.c.version))]
+
+
+def read_board(
+    tx: Connection, board: str, *, after: int = 0, until: int | None = None, limit: int | None = None
+) -> Iterator[Recorded]:
+    """The log of *board* after position *after* (up to *until*), in order, with words, streamed."""
+    log = _columns().where(events.c.board == board, events.c.position > after).order_by(events.c.position)
+    if until is not None:
+        log = log.where(events.c.position <= until)
+    if limit is not None:
+        log = log.limit(limit)
+    for row in tx.execution_options(stream_results=True).execute(log):
+        yield _recorded(row)
+
+
+def _a_moment() -> bool:
+    time.sleep(0.2)
+    return True
+
+
+def follow(
+    engine: Engine,
+    board: str,
+    *,
+    after: int = 0,
+    page: int = 1_000,
+    wait: Callable[[], bool] = _a_moment,
+) -> Iterator[Recorded]:
+    """The log of *board* after *after*, for ever: each event once, in order, in short transactions.
+
+    *wait* is called when nothing is left to read; a false answer ends the iteration.
+    """
+    while True:
+        with reading(engine) as tx:
+            batch = list(read_board(tx, board, after=after, limit=page))
+        yield from batch
+        if batch:
+            after = batch[-1].position
+        elif not wait():
+            return
+
+
+def _chained(event: Recorded, previous: bytes, salt: bytes) -> Recorded:
+    digest = chain.words_digest(salt, event.words_text or "")
+    linked = chain.next_hash(previous, envelope_of(event), event.facts_text, digest)
+    return event._replace(words_digest=digest, salt=salt, hash=linked)
+
+
+def envelope_of(event: Recorded) -> str:
+    """The canonical envelope of *event*, from its columns (RULES §10)."""
+    return chain.envelope(
+        board=event.board,
+        position=event.position,
+        task=event.task,
+        version=event.version,
+        kind=event.kind,
+        schema=event.schema,
+        at=event.at,
+        actor_kind=event.actor_kind,
+        actor_name=event.actor_name,
+        actor_host=event.actor_host,
+        run=event.run,
+        outcome=event.outcome,
+        command_id=event.command_id,
+    )
+
+
+_EVENT_COLUMNS = (
+    events.c.board, events.c.position, events.c.task, events.c.version, events.c.kind, events.c.schema, events.c.at,
+    events.c.actor_kind, events.c.actor_name, events.c.actor_host, events.c.run, events.c.outcome,
+    events.c.command_id, events.c.facts, events.c.words_digest, events.c.hash,
+)  # fmt: skip
+_NAMES = tuple(column.name for column in _EVENT_COLUMNS)
+
+
+def _columns() -> Select[tuple[object, ...]]:
+    joined = outerjoin(events, words, (events.c.board == words.c.board) & (events.c.position == words.c.position))
+    return select(*_EVENT_COLUMNS, words.c.salt, words.c.words).select_from(joined)
+
+
+def _recorded(row: Row[tuple[object, ...]]) -> Recorded:
+    return Recorded._make(row)
+
+
+def _one(tx: Connection, query: Select[tuple[object, ...]]) -> Recorded | None:
+    row = tx.execute(query).one_or_none()
+    return None if row is None else _recorded(row)
+
+
+def _event_row(event: Recorded) -> dict[str, object]:
+    return dict(zip(_NAMES, event[:16], strict=True))
+
+
+def _words_row(event: Recorded) -> dict[str, object]:
+    if event.salt is None or event.words_text is None:
+        raise StoreDamaged(f"position {event.position} would be written without its words")
+    return {"board": event.board, "position": event.position, "salt": event.salt, "words": event.words_text}

@@ -1,0 +1,318 @@
+"""The first tables: the log, its words, the projections, and the triggers that keep the log append-only.
+
+Revision ID: 0001
+Revises:
+"""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0001"
+down_revision = None
+branch_labels = None
+depends_on = None
+
+TRIGGERS = (
+    """
+CREATE TRIGGER events_no_update BEFORE UPDATE ON events
+BEGIN SELECT RAISE(ABORT, 'events are append-only: UPDATE refused'); END
+""",
+    """
+CREATE TRIGGER events_no_delete BEFORE DELETE ON events
+BEGIN SELECT RAISE(ABORT, 'events are append-only: DELETE refused'); END
+""",
+    """
+CREATE TRIGGER events_no_replace BEFORE INSERT ON events
+WHEN EXISTS (SELECT 1 FROM events WHERE board = NEW.board AND position = NEW.position)
+  OR EXISTS (SELECT 1 FROM events WHERE board = NEW.board AND task = NEW.task AND version = NEW.version)
+  OR EXISTS (SELECT 1 FROM events WHERE board = NEW.board AND command_id = NEW.command_id)
+BEGIN SELECT RAISE(ABORT, 'events are append-only: an event stands there already'); END
+""",
+    """
+CREATE TRIGGER words_no_update BEFORE UPDATE ON words
+BEGIN SELECT RAISE(ABORT, 'words can be redacted, not changed: UPDATE refused'); END
+""",
+    """
+CREATE TRIGGER words_no_replace BEFORE INSERT ON words
+WHEN EXISTS (SELECT 1 FROM words WHERE board = NEW.board AND position = NEW.position)
+BEGIN SELECT RAISE(ABORT, 'words can be redacted, not changed: they stand there already'); END
+""",
+    """
+CREATE TRIGGER boards_head_grows BEFORE UPDATE ON boards
+WHEN NEW.head_position < OLD.head_position OR NEW.board_id <> OLD.board_id OR NEW.board <> OLD.board
+BEGIN SELECT RAISE(ABORT, 'the head only grows'); END
+""",
+    """
+CREATE TRIGGER boards_no_delete BEFORE DELETE ON boards
+BEGIN SELECT RAISE(ABORT, 'a board is never deleted'); END
+""",
+    """
+CREATE TRIGGER boards_no_replace BEFORE INSERT ON boards
+WHEN EXISTS (SELECT 1 FROM boards WHERE board = NEW.board)
+BEGIN SELECT RAISE(ABORT, 'that board stands there already'); END
+""",
+)
+
+CARDS = """
+CREATE VIEW cards AS SELECT tasks.*, CASE
+  WHEN archived THEN 'archived'
+  WHEN outcome IS NOT NULL THEN 'done'
+  WHEN run IS NOT NULL THEN 'running'
+  WHEN hold_cause IS NOT NULL THEN 'blocked'
+  WHEN lane = 'triage' THEN 'triage'
+  WHEN open_parents > 0 THEN 'todo'
+  WHEN scheduled IS NOT NULL THEN 'scheduled'
+  WHEN lane = 'review' THEN 'review'
+  ELSE 'ready' END AS status
+FROM tasks
+"""
+
+
+def upgrade() -> None:
+    """Make the tables, the triggers and the view of statuses."""
+    op.create_table(
+        "boards",
+        sa.Column("board", sa.Text(), nullable=False),
+        sa.Column("board_id", sa.Text(), nullable=False),
+        sa.Column("head_position", sa.BigInteger(), nullable=False),
+        sa.Column("head_at", sa.BigInteger(), nullable=False),
+        sa.Column("head_hash", sa.LargeBinary(), nullable=False),
+        sa.PrimaryKeyConstraint("board"),
+    )
+    op.create_table(
+        "events",
+        sa.Column("board", sa.Text(), nullable=False),
+        sa.Column("position", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("task", sa.Text(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("schema", sa.Integer(), nullable=False),
+        sa.Column("at", sa.BigInteger(), nullable=False),
+        sa.Column("actor_kind", sa.Text(), nullable=False),
+        sa.Column("actor_name", sa.Text(), nullable=False),
+        sa.Column("actor_host", sa.Text(), nullable=False),
+        sa.Column("run", sa.Integer(), nullable=True),
+        sa.Column("outcome", sa.Text(), nullable=True),
+        sa.Column("command_id", sa.Text(), nullable=True),
+        sa.Column("facts", sa.Text(), nullable=False),
+        sa.Column("words_digest", sa.LargeBinary(), nullable=False),
+        sa.Column("hash", sa.LargeBinary(), nullable=False),
+        sa.ForeignKeyConstraint(["board"], ["boards.board"], name="events_board"),
+        sa.PrimaryKeyConstraint("board", "position"),
+        sa.UniqueConstraint("board", "task", "version", name="events_stream"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index(
+        "events_command",
+        "events",
+        ["board", "command_id"],
+        unique=True,
+        sqlite_where=sa.text("command_id IS NOT NULL"),
+        postgresql_where=sa.text("command_id IS NOT NULL"),
+    )
+    op.create_table(
+        "held",
+        sa.Column("board", sa.Text(), nullable=False),
+        sa.Column("task", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("until", sa.BigInteger(), nullable=True),
+        sa.Column("since", sa.BigInteger(), nullable=False),
+        sa.ForeignKeyConstraint(["board"], ["boards.board"], name="held_board"),
+        sa.PrimaryKeyConstraint("board", "task"),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "leases",
+        sa.Column("board", sa.Text(), nullable=False),
+        sa.Column("task", sa.Text(), nullable=False),
+        sa.Column("run", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("lease_until", sa.BigInteger(), nullable=False),
+        sa.Column("last_beat", sa.BigInteger(), nullable=True),
+        sa.ForeignKeyConstraint(["board"], ["boards.board"], name="leases_board"),
+        sa.PrimaryKeyConstraint("board", "task", "run"),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "links",
+        sa.Column("board", sa.Text(), nullable=False),
+        sa.Column("child", sa.Text(), nullable=False),
+        sa.Column("parent", sa.Text(), nullable=False),
+        sa.Column("require", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["board"], ["boards.board"], name="links_board"),
+        sa.PrimaryKeyConstraint("board", "child", "parent"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index("links_parent", "links", ["board", "parent", "child"], unique=False)
+    op.create_table(
+        "runs",
+        sa.Column("board", sa.Text(), nullable=False),
+        sa.Column("task", sa.Text(), nullable=False),
+        sa.Column("run", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("by", sa.Text(), nullable=False),
+        sa.Column("lock_hash", sa.Text(), nullable=False),
+        sa.Column("host", sa.Text(), nullable=False),
+        sa.Column("boot", sa.Text(), nullable=False),
+        sa.Column("worker", sa.Text(), nullable=False),
+        sa.Column("lane", sa.Text(), nullable=False),
+        sa.Column("lease_until", sa.BigInteger(), nullable=False),
+        sa.Column("max_runtime", sa.Integer(), nullable=False),
+        sa.Column("on_success", sa.Text(), nullable=False),
+        sa.Column("reviewer", sa.Text(), nullable=True),
+        sa.Column("result", sa.Text(), nullable=False),
+        sa.Column("quota", sa.Text(), nullable=False),
+        sa.Column("claimed_at", sa.BigInteger(), nullable=False),
+        sa.Column("claimed_position", sa.BigInteger(), nullable=False),
+        sa.Column("group", sa.Text(), nullable=True),
+        sa.Column("turns", sa.Text(), nullable=True),
+        sa.Column("progress_at", sa.BigInteger(), nullable=False),
+        sa.Column("stops", sa.Text(), nullable=False),
+        sa.Column("tokens", sa.BigInteger(), nullable=True),
+        sa.Column("cost", sa.Text(), nullable=True),
+        sa.Column("outcome", sa.Text(), nullable=True),
+        sa.Column("code", sa.Integer(), nullable=True),
+        sa.Column("signal", sa.Integer(), nullable=True),
+        sa.Column("evidence", sa.Text(), nullable=True),
+        sa.Column("ended_by", sa.Text(), nullable=True),
+        sa.Column("ended_at", sa.BigInteger(), nullable=True),
+        sa.Column("ended_position", sa.BigInteger(), nullable=True),
+        sa.Column("late_position", sa.BigInteger(), nullable=True),
+        sa.ForeignKeyConstraint(["board"], ["boards.board"], name="runs_board"),
+        sa.PrimaryKeyConstraint("board", "task", "run"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index(
+        "runs_open",
+        "runs",
+        ["board", "task", "run"],
+        unique=False,
+        sqlite_where=sa.text("ended_by IS NULL"),
+        postgresql_where=sa.text("ended_by IS NULL"),
+    )
+    op.create_table(
+        "settings",
+        sa.Column("board", sa.Text(), nullable=False),
+        sa.Column("board_id", sa.Text(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("position", sa.BigInteger(), nullable=False),
+        sa.Column("policy", sa.Text(), nullable=False),
+        sa.Column("policy_position", sa.BigInteger(), nullable=False),
+        sa.Column("pauses", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["board"], ["boards.board"], name="settings_board"),
+        sa.PrimaryKeyConstraint("board"),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "sweeps",
+        sa.Column("board", sa.Text(), nullable=False),
+        sa.Column("host", sa.Text(), nullable=False),
+        sa.Column("ticked_at", sa.BigInteger(), nullable=False),
+        sa.Column("changed_at", sa.BigInteger(), nullable=True),
+        sa.Column("errors", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(["board"], ["boards.board"], name="sweeps_board"),
+        sa.PrimaryKeyConstraint("board", "host"),
+        sqlite_with_rowid=False,
+    )
+    op.create_table(
+        "tasks",
+        sa.Column("board", sa.Text(), nullable=False),
+        sa.Column("task", sa.Text(), nullable=False),
+        sa.Column("assignee", sa.Text(), nullable=True),
+        sa.Column("reviewer", sa.Text(), nullable=True),
+        sa.Column("last_assignee", sa.Text(), nullable=True),
+        sa.Column("last_reviewer", sa.Text(), nullable=True),
+        sa.Column("priority", sa.Integer(), nullable=False),
+        sa.Column("labels", sa.Text(), nullable=False),
+        sa.Column("tenant", sa.Text(), nullable=True),
+        sa.Column("max_retries", sa.Integer(), nullable=True),
+        sa.Column("max_runtime", sa.Integer(), nullable=True),
+        sa.Column("workspace", sa.Text(), nullable=False),
+        sa.Column("goal_max_turns", sa.Integer(), nullable=True),
+        sa.Column("host", sa.Text(), nullable=True),
+        sa.Column("key", sa.Text(), nullable=True),
+        sa.Column("made_by_task", sa.Text(), nullable=True),
+        sa.Column("made_by_run", sa.Integer(), nullable=True),
+        sa.Column("title_position", sa.BigInteger(), nullable=False),
+        sa.Column("body_position", sa.BigInteger(), nullable=False),
+        sa.Column("created_at", sa.BigInteger(), nullable=False),
+        sa.Column("version", sa.Integer(), nullable=False),
+        sa.Column("position", sa.BigInteger(), nullable=False),
+        sa.Column("updated_at", sa.BigInteger(), nullable=False),
+        sa.Column("lane", sa.Text(), nullable=False),
+        sa.Column("failures", sa.Integer(), nullable=False),
+        sa.Column("streak", sa.Integer(), nullable=False),
+        sa.Column("spent", sa.Integer(), nullable=False),
+        sa.Column("neutral", sa.Integer(), nullable=False),
+        sa.Column("runs", sa.Integer(), nullable=False),
+        sa.Column("last_run", sa.Integer(), nullable=False),
+        sa.Column("run", sa.Integer(), nullable=True),
+        sa.Column("hold_cause", sa.Text(), nullable=True),
+        sa.Column("hold_kind", sa.Text(), nullable=True),
+        sa.Column("hold_sticky", sa.Boolean(), nullable=True),
+        sa.Column("hold_count", sa.Integer(), nullable=True),
+        sa.Column("hold_limit", sa.Integer(), nullable=True),
+        sa.Column("hold_limit_source", sa.Text(), nullable=True),
+        sa.Column("hold_position", sa.BigInteger(), nullable=True),
+        sa.Column("not_before", sa.BigInteger(), nullable=True),
+        sa.Column("scheduled", sa.BigInteger(), nullable=True),
+        sa.Column("outcome", sa.Text(), nullable=True),
+        sa.Column("archived", sa.Boolean(), nullable=False),
+        sa.Column("open_parents", sa.Integer(), nullable=False),
+        sa.ForeignKeyConstraint(["board"], ["boards.board"], name="tasks_board"),
+        sa.PrimaryKeyConstraint("board", "task"),
+        sqlite_with_rowid=False,
+    )
+    op.create_index(
+        "tasks_claimable",
+        "tasks",
+        ["board", "priority", "created_at", "task"],
+        unique=False,
+        sqlite_where=sa.text(
+            "NOT archived AND outcome IS NULL AND run IS NULL AND hold_cause IS NULL AND lane <> 'triage' AND open_parents <= 0"
+        ),
+        postgresql_where=sa.text(
+            "NOT archived AND outcome IS NULL AND run IS NULL AND hold_cause IS NULL AND lane <> 'triage' AND open_parents <= 0"
+        ),
+    )
+    op.create_index(
+        "tasks_key",
+        "tasks",
+        ["board", "key"],
+        unique=True,
+        sqlite_where=sa.text("key IS NOT NULL"),
+        postgresql_where=sa.text("key IS NOT NULL"),
+    )
+    op.create_index(
+        "tasks_liftable",
+        "tasks",
+        ["board", "hold_sticky"],
+        unique=False,
+        sqlite_where=sa.text("NOT hold_sticky"),
+        postgresql_where=sa.text("NOT hold_sticky"),
+    )
+    op.create_index(
+        "tasks_running",
+        "tasks",
+        ["board", "run"],
+        unique=False,
+        sqlite_where=sa.text("run IS NOT NULL"),
+        postgresql_where=sa.text("run IS NOT NULL"),
+    )
+    op.create_table(
+        "words",
+        sa.Column("board", sa.Text(), nullable=False),
+        sa.Column("position", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("salt", sa.LargeBinary(), nullable=False),
+        sa.Column("words", sa.Text(), nullable=False),
+        sa.ForeignKeyConstraint(["board", "position"], ["events.board", "events.position"], name="words_event"),
+        sa.PrimaryKeyConstraint("board", "position"),
+        sqlite_with_rowid=False,
+    )
+
+    for statement in (*TRIGGERS, CARDS):
+        op.execute(statement)
+
+
+def downgrade() -> None:
+    """There is no way back: a log is never thrown away."""
+    raise NotImplementedError("a ledger is never downgraded: restore a copy instead")

@@ -1,0 +1,227 @@
+"""The stored projections: kept up in the append's own transaction, rebuilt beside the old ones and swapped."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Engine, Table, delete, insert, select, update
+from sqlalchemy.sql import ColumnElement
+
+from ledger.database import hold_board, reading, writing
+from ledger.recorded import Recorded
+from ledger.store import head, read_board
+from projections import tables
+from projections.graph import Graph, satisfied
+from projections.rows import run_from, run_row, settings_from, settings_row, task_from, task_row
+from projections.run import Run, evolve_run
+from projections.settings import NEW_BOARD, Settings, evolve_settings
+from projections.task import Task, evolve
+
+TASKS, RUNS, LINKS, SETTINGS = tables.tasks, tables.runs, tables.links, tables.settings
+PROJECTIONS: tuple[Table, ...] = (TASKS, RUNS, LINKS, SETTINGS)
+"""The disposable tables: everything in them is folded from the log."""
+
+
+def load_settings(tx: Connection, board: str) -> Settings:
+    """The board's own folded state."""
+    row = tx.execute(select(SETTINGS).where(SETTINGS.c.board == board)).mappings().one_or_none()
+    return NEW_BOARD if row is None else settings_from(dict(row))
+
+
+def load_task(tx: Connection, board: str, task: str) -> Task | None:
+    """The folded card, or none."""
+    row = tx.execute(select(TASKS).where(TASKS.c.board == board, TASKS.c.task == task)).mappings().one_or_none()
+    return None if row is None else task_from(dict(row))
+
+
+def load_run(tx: Connection, board: str, task: str, run: int) -> Run | None:
+    """The folded run, or none."""
+    row = tx.execute(select(RUNS).where(*_run_key(board, task, run))).mappings().one_or_none()
+    return None if row is None else run_from(dict(row))
+
+
+def apply(tx: Connection, board: str, recorded: Sequence[Recorded]) -> Task | None:
+    """Evolve the stored projections by *recorded*, the events of one append, all of one stream.
+
+    Returns the card as it is now (none for the board's own stream). Called in the append's transaction.
+    """
+    if recorded[0].task == "":
+        _apply_settings(tx, board, recorded)
+        return None
+    before = load_task(tx, board, recorded[0].task)
+    task = before or Task(recorded[0].task)
+    runs: dict[int, Run | None] = {}
+    for event in recorded:
+        number = event.run or (task.run if event.kind == "edited" else None)
+        if number is not None:
+            runs[number] = evolve_run(_known(tx, board, event.task, number, runs), event)
+        _apply_links(tx, board, event, task.outcome)
+        task = evolve(task, event)
+    _put(tx, TASKS, {"board": board, **task_row(task)}, fresh=before is None)
+    for number, run in runs.items():
+        if run is not None:
+            _put(tx, RUNS, {"board": board, **run_row(run)}, fresh=number > (before.last_run if before else 0))
+    return load_task(tx, board, task.id)
+
+
+def rebuild(engine: Engine, board: str) -> int:
+    """Fold the whole log of *board* into fresh projections beside the old ones, then swap. Returns the position.
+
+    The fold reads in short pages without a lock; only the swap holds the board, and only for what came meanwhile.
+    """
+    world = World()
+    while True:
+        with reading(engine) as tx:
+            batch = list(read_board(tx, board, after=world.position, limit=5_000))
+        if not batch:
+            break
+        world.take(batch)
+    with writing(engine) as tx:
+        hold_board(tx, board)
+        world.take(read_board(tx, board, after=world.position))
+        for table in PROJECTIONS:
+            tx.execute(delete(table).where(table.c.board == board))
+            rows = world.rows(table)
+            for start in range(0, len(rows), 1_000):
+                tx.execute(insert(table), [{"board": board, **row} for row in rows[start : start + 1_000]])
+        return head(tx, board).position
+
+
+class World:
+    """A whole board folded in memory: what the projections must say."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.settings = NEW_BOARD
+        self.tasks: dict[str, Task] = {}
+        self.runs: dict[tuple[str, int], Run] = {}
+        self.graph = Graph()
+
+    def take(self, recorded: Iterable[Recorded]) -> None:
+        """Fold *recorded*, in order."""
+        for event in recorded:
+            self.evolve(event)
+
+    def evolve(self, event: Recorded) -> None:
+        """Fold one event."""
+        self.position = event.position
+        if event.task == "":
+            self.settings = evolve_settings(self.settings, event)
+            return
+        before = self.tasks.get(event.task) or Task(event.task)
+        number = event.run or (before.run if event.kind == "edited" else None)
+        if number is not None:
+            run = evolve_run(self.runs.get((event.task, number)), event)
+            if run is not None:
+                self.runs[event.task, number] = run
+        self.tasks[event.task] = evolve(before, event)
+        self.graph.evolve(event)
+
+    def task(self, task: str) -> Task | None:
+        """The card with its number of open parents."""
+        found = self.tasks.get(task)
+        return None if found is None else found._replace(open_parents=self.graph.open.get(task, 0))
+
+    def rows(self, table: Table) -> list[dict[str, Any]]:
+        """The rows that *table* must hold for this board (without the board's name)."""
+        match table.name:
+            case "tasks":
+                return [
+                    {**task_row(task), "open_parents": self.graph.open.get(name, 0)}
+                    for name, task in self.tasks.items()
+                ]
+            case "runs":
+                return [run_row(run) for run in self.runs.values()]
+            case "links":
+                return [
+                    {"child": child, "parent": parent, "require": require}
+                    for child, parents in self.graph.parents.items()
+                    for parent, require in parents.items()
+                ]
+            case _:
+                return [settings_row(self.settings)]
+
+
+def _apply_settings(tx: Connection, board: str, recorded: Sequence[Recorded]) -> None:
+    settings = load_settings(tx, board)
+    fresh = settings.version == 0
+    for event in recorded:
+        settings = evolve_settings(settings, event)
+    _put(tx, SETTINGS, {"board": board, **settings_row(settings)}, fresh=fresh)
+
+
+def _known(tx: Connection, board: str, task: str, number: int, runs: dict[int, Run | None]) -> Run | None:
+    return runs[number] if number in runs else load_run(tx, board, task, number)
+
+
+def _put(tx: Connection, table: Table, row: dict[str, Any], *, fresh: bool) -> None:
+    if fresh:
+        extra = {"open_parents": _open_parents(tx, row)} if table is TASKS else {}
+        tx.execute(insert(table).values(**row, **extra))
+        return
+    keys = {column.name for column in table.primary_key}
+    values = {name: value for name, value in row.items() if name not in keys}
+    tx.execute(update(table).where(*(table.c[name] == row[name] for name in keys)).values(values))
+
+
+def _open_parents(tx: Connection, row: dict[str, Any]) -> int:
+    waits = select(LINKS.c.require, TASKS.c.outcome).select_from(
+        LINKS.outerjoin(TASKS, (TASKS.c.board == LINKS.c.board) & (TASKS.c.task == LINKS.c.parent))
+    )
+    found = tx.execute(waits.where(LINKS.c.board == row["board"], LINKS.c.child == row["task"]))
+    return sum(not satisfied(outcome, require) for require, outcome in found)
+
+
+def _apply_links(tx: Connection, board: str, event: Recorded, outcome: str | None) -> None:
+    match event.kind:
+        case "created":
+            for parent in event.facts["parents"]:
+                tx.execute(
+                    insert(LINKS).values(
+                        board=board, child=event.task, parent=parent["task"], require=parent["require"]
+                    )
+                )
+        case "linked":
+            tx.execute(delete(LINKS).where(*_link_key(board, event)))
+            tx.execute(
+                insert(LINKS).values(
+                    board=board, child=event.task, parent=event.facts["parent"], require=event.facts["require"]
+                )
+            )
+            _recount(tx, board, event.task)
+        case "unlinked":
+            tx.execute(delete(LINKS).where(*_link_key(board, event)))
+            _recount(tx, board, event.task)
+        case "completed" | "reopened":
+            _settle(tx, board, event, outcome)
+        case _:
+            pass
+
+
+def _recount(tx: Connection, board: str, child: str) -> None:
+    count = _open_parents(tx, {"board": board, "task": child})
+    tx.execute(update(TASKS).where(TASKS.c.board == board, TASKS.c.task == child).values(open_parents=count))
+
+
+def _settle(tx: Connection, board: str, event: Recorded, before: str | None) -> None:
+    """Move `open_parents` of the children only: the price of a completion does not depend on the board's size."""
+    for require in ("ok", "any"):
+        moved = satisfied(before, require) - satisfied(event.outcome, require)
+        if moved:
+            children = select(LINKS.c.child).where(
+                LINKS.c.board == board, LINKS.c.parent == event.task, LINKS.c.require == require
+            )
+            tx.execute(
+                update(TASKS)
+                .where(TASKS.c.board == board, TASKS.c.task.in_(children))
+                .values(open_parents=TASKS.c.open_parents + moved)
+            )
+
+
+def _link_key(board: str, event: Recorded) -> tuple[ColumnElement[bool], ...]:
+    return LINKS.c.board == board, LINKS.c.child == event.task, LINKS.c.parent == event.facts["parent"]
+
+
+def _run_key(board: str, task: str, run: int) -> tuple[ColumnElement[bool], ...]:
+    return RUNS.c.board == board, RUNS.c.task == task, RUNS.c.run == run

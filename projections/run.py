@@ -1,0 +1,152 @@
+"""The fold of one run: who claimed it, which process has it, who asked it to stop, how it ended."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from ledger.events import ENDINGS
+from ledger.recorded import Recorded
+
+
+class Binding(NamedTuple):
+    """A process that has the run: host, boot, pid namespace, pid and monotonic start tick (RULES §6)."""
+
+    pid: int
+    start_tick: int
+    group: int
+    host: str
+    boot: str
+    namespace: str
+
+
+class Stop(NamedTuple):
+    """A `stop_requested` that stands: its position, cause and instant, and whether it carries a wish."""
+
+    position: int
+    cause: str
+    at: int
+    wish: bool
+
+
+class Run(NamedTuple):
+    """One attempt at a card. *ended_by* is the kind of the event that ended it, none while it is open."""
+
+    task: str
+    run: int
+    by: str = "hand"
+    lock_hash: str = ""
+    host: str = ""
+    boot: str = ""
+    worker: str = ""
+    lane: str = "work"
+    lease_until: int = 0
+    max_runtime: int = 0
+    on_success: str = "violation"
+    reviewer: str | None = None
+    result: str = "none"
+    quota: tuple[str, ...] = ()
+    claimed_at: int = 0
+    claimed_position: int = 0
+    group: Binding | None = None
+    turns: Binding | None = None
+    progress_at: int = 0
+    stops: tuple[Stop, ...] = ()
+    tokens: int | None = None
+    cost: str | None = None
+    outcome: str | None = None
+    code: int | None = None
+    signal: int | None = None
+    evidence: str | None = None
+    ended_by: str | None = None
+    ended_at: int | None = None
+    ended_position: int | None = None
+    late_position: int | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether no event has ended it yet."""
+        return self.ended_by is None
+
+    @property
+    def stop_at(self) -> int | None:
+        """When a stop was first requested (microseconds UTC), or none."""
+        return self.stops[0].at if self.stops else None
+
+
+def evolve_run(run: Run | None, event: Recorded) -> Run | None:
+    """What *event* makes of the *run* that it names (or that is open, for `edited`). Total."""
+    if event.kind == "claimed":
+        return _claimed(event)
+    if run is None:
+        return None
+    match event.kind:
+        case "worker_bound":
+            return _bound(run, event.facts, event.at)
+        case "progressed":
+            return _used(run._replace(progress_at=event.at), event.facts["usage"])
+        case "stop_requested":
+            stop = Stop(event.position, event.facts["cause"], event.at, event.facts["wish"] is not None)
+            return run._replace(stops=(*run.stops, stop))
+        case "edited":
+            return run._replace(max_runtime=event.facts["values"].get("max_runtime") or run.max_runtime)
+        case "late_result":
+            return _used(run._replace(late_position=event.position), event.facts["usage"])
+        case kind if kind in ENDINGS and run.open:
+            return _ended(run, event)
+        case _:
+            return run
+
+
+def _claimed(event: Recorded) -> Run:
+    facts = event.facts
+    return Run(
+        task=event.task,
+        run=event.run or 0,
+        by=facts["by"],
+        lock_hash=facts["lock_hash"],
+        host=facts["host"],
+        boot=facts["boot"],
+        worker=facts["worker"],
+        lane=facts["lane"],
+        lease_until=facts["lease_until"],
+        max_runtime=facts["max_runtime"],
+        on_success=facts["on_success"],
+        reviewer=facts["reviewer"],
+        result=facts["result"],
+        quota=tuple(facts["quota"]),
+        claimed_at=event.at,
+        claimed_position=event.position,
+        progress_at=event.at,
+    )
+
+
+def _bound(run: Run, facts: dict[str, Any], at: int) -> Run:
+    binding = Binding(*(facts[name] for name in Binding._fields))
+    if facts["role"] == "turns":
+        return run._replace(turns=run.turns or binding, progress_at=at)
+    return run._replace(group=run.group or binding, progress_at=at)
+
+
+def _used(run: Run, usage: dict[str, Any] | None) -> Run:
+    """Usage adds up over a run; what nobody said stays unknown."""
+    if usage is None:
+        return run
+    tokens, cost = usage["tokens"], usage["cost"]
+    return run._replace(
+        tokens=run.tokens if tokens is None else (run.tokens or 0) + tokens,
+        cost=run.cost if cost is None else str(Decimal(run.cost or "0") + Decimal(cost)),
+    )
+
+
+def _ended(run: Run, event: Recorded) -> Run:
+    facts = event.facts
+    ended = run._replace(
+        outcome=event.outcome or event.kind,
+        ended_by=event.kind,
+        ended_at=event.at,
+        ended_position=event.position,
+    )
+    if event.kind == "exited":
+        return ended._replace(code=facts["code"], signal=facts["signal"], evidence=facts["evidence"])
+    return _used(ended, facts.get("usage"))
