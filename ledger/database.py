@@ -50,7 +50,7 @@ def sqlite_path(url: str) -> Path:
             f"{masked(url)}: this version speaks SQLite only", remedy="use sqlite:////path/to/ledger.db"
         )
     if parsed.database in {None, "", ":memory:"}:
-        raise StoreUnsupported(f"{url}: a ledger needs a file", remedy="use sqlite:////path/to/ledger.db")
+        raise StoreUnsupported(f"{masked(url)}: a ledger needs a file", remedy="use sqlite:////path/to/ledger.db")
     return Path(str(parsed.database)).absolute()
 
 
@@ -139,11 +139,11 @@ def _translate(fault: DBAPIError) -> Exception:
 
 def _must_exist(url: str, path: Path) -> None:
     if not path.exists():
-        raise StoreMissing(url)
+        raise StoreMissing(masked(url))
     if not path.is_file():
-        raise StoreMissing(url, "that is no file")
+        raise StoreMissing(masked(url), "that is no file")
     if path.stat().st_size == 0:
-        raise StoreMissing(url, "the file is empty")
+        raise StoreMissing(masked(url), "the file is empty")
 
 
 def _make_private(path: Path) -> None:
@@ -158,19 +158,25 @@ def _make_private(path: Path) -> None:
 def _prepare(dbapi: Any, _record: object) -> None:
     dbapi.isolation_level = None  # we say BEGIN ourselves
     cursor = dbapi.cursor()
-    for pragma in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "cache_size=-16000"):
+    for pragma in ("synchronous=FULL", "foreign_keys=ON", "cache_size=-16000"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 
 
 def _begin(tx: Connection) -> None:
     immediate = tx.get_execution_options().get("immediate", False)
+    if immediate and "journal" not in tx.info:  # at the first write only: opening must not change a foreign file
+        tx.info["journal"] = tx.exec_driver_sql("PRAGMA journal_mode=WAL").scalar()
     tx.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
 
 @contextmanager
 def _gate(path: Path) -> Iterator[None]:
-    descriptor = os.open(path.with_name(path.name + ".gate"), os.O_RDWR | os.O_CREAT, 0o600)
+    gate = path.with_name(path.name + ".gate")
+    try:
+        descriptor = os.open(gate, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as fault:
+        raise StoreFull(f"{gate}: {fault.strerror}", remedy="free space or mend permissions, then retry") from None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

@@ -76,7 +76,8 @@ class Draft(NamedTuple):
         outcome = fields.pop("outcome", None)
         words = {name: fields.pop(name) for name in words_of(kind)}
         facts_text, words_text = _dump(fields), _dump(words)
-        _refuse_bad_text(kind, facts_text, words_text, {**fields, **words})
+        _refuse_bad_text(event, facts_text + words_text)
+        _refuse_bad_names(task, actor)
         return cls(task, kind, run, outcome, facts_text, words_text, actor)
 
     def as_if(self, *, board: str = "", position: int, version: int, at: int) -> Recorded:
@@ -106,13 +107,20 @@ def check_text(field: str, text: str) -> None:
         raise InvalidText(field, "a lone surrogate")
 
 
-def _refuse_bad_text(kind: str, facts_text: str, words_text: str, fields: dict[str, Any]) -> None:
-    both = facts_text + words_text
-    if "\\u0000" not in both and both.isprintable():
+def _refuse_bad_text(event: Event, stored: str) -> None:
+    if "\\u0000" not in stored and "\ufffd" not in stored and stored.isprintable():
         return
+    fields = event.model_dump()  # not as JSON: there Pydantic writes U+FFFD for a surrogate in a dictionary's key
     for name, value in fields.items():
         for text in _texts(value):
-            check_text(f"{kind}.{name}", text)
+            check_text(f"{fields['kind']}.{name}", text)
+
+
+def _refuse_bad_names(task: str, actor: Actor) -> None:
+    if (task + actor.name + actor.host).isprintable():
+        return
+    for field, text in (("task", task), ("actor.name", actor.name), ("actor.host", actor.host)):
+        check_text(field, text)
 
 
 def _texts(value: Any) -> list[str]:

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine, Row, Select, func, insert, outerjoin,
 from ledger import chain
 from ledger.database import hold_board, reading
 from ledger.errors import StoreDamaged, UnknownBoard, WrongExpectedVersion
-from ledger.recorded import Draft, Recorded
+from ledger.recorded import Draft, Recorded, check_text
 from ledger.schema import boards, events, words
 
 
@@ -71,8 +71,9 @@ def append(
 
     *expected* is the version the decision was based on (0: a new stream); *at* is microseconds UTC and is raised to
     the instant of the event before it; *command_id* marks the first event. Raises `WrongExpectedVersion` if another
-    writer was there first, `UnknownBoard`.
+    writer was there first, `UnknownBoard`, `InvalidText`.
     """
+    check_text("command_id", command_id or "")
     hold_board(tx, board)
     task = drafts[0].task
     last = head(tx, board)
@@ -104,6 +105,12 @@ def by_command(tx: Connection, board: str, command_id: str) -> Recorded | None:
 def at_position(tx: Connection, board: str, position: int) -> Recorded | None:
     """The event at *position*, with its words."""
     return _one(tx, _columns().where(events.c.board == board, events.c.position == position))
+
+
+def last_of_kind(tx: Connection, board: str, task: str, kind: str) -> Recorded | None:
+    """The last event of *kind* in the stream of *task*, or none."""
+    query = _columns().where(events.c.board == board, events.c.task == task, events.c.kind == kind)
+    return _one(tx, query.order_by(events.c.version.desc()).limit(1))
 
 
 def read_task(tx: Connection, board: str, task: str, *, after: int = 0) -> list[Recorded]:

@@ -25,14 +25,19 @@ def upcast(
     steps: Mapping[tuple[str, int], Upcaster] = UPCASTERS,
 ) -> dict[str, Any]:
     """*facts* in the newest shape of *kind*. Raises `UnknownKind` or `NewerSchema`, naming the position."""
+    for step in range(schema, check_readable(kind, schema, position=position, known=known)):
+        facts = steps[kind, step](facts)
+    return facts
+
+
+def check_readable(kind: str, schema: int, *, position: int, known: Mapping[str, int] = SCHEMAS) -> int:
+    """The newest schema of *kind*. Raises `UnknownKind` or `NewerSchema`: folds call it where they read no facts."""
     newest = known.get(kind)
     if newest is None:
         raise UnknownKind(kind, position)
     if not 1 <= schema <= newest:
         raise NewerSchema(kind, schema, position, newest)
-    for step in range(schema, newest):
-        facts = steps[kind, step](facts)
-    return facts
+    return newest
 
 
 def check_steps(known: Mapping[str, int] = SCHEMAS, steps: Mapping[tuple[str, int], Upcaster] = UPCASTERS) -> list[str]:

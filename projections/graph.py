@@ -66,6 +66,7 @@ class Graph:
             case "created":
                 self.outcomes.setdefault(event.task, None)
                 for parent in event.facts["parents"]:
+                    self._unlink(parent["task"], event.task)
                     self._link(parent["task"], event.task, parent["require"])
             case "linked":
                 self._unlink(event.facts["parent"], event.task)

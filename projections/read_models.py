@@ -79,13 +79,14 @@ def rebuild(engine: Engine, board: str) -> int:
         world.take(batch)
     with writing(engine) as tx:
         hold_board(tx, board)
+        last = head(tx, board)
         world.take(read_board(tx, board, after=world.position))
         for table in PROJECTIONS:
             tx.execute(delete(table).where(table.c.board == board))
             rows = world.rows(table)
             for start in range(0, len(rows), 1_000):
                 tx.execute(insert(table), [{"board": board, **row} for row in rows[start : start + 1_000]])
-        return head(tx, board).position
+        return last.position
 
 
 class World:
@@ -177,26 +178,28 @@ def _apply_links(tx: Connection, board: str, event: Recorded, outcome: str | Non
     match event.kind:
         case "created":
             for parent in event.facts["parents"]:
-                tx.execute(
-                    insert(LINKS).values(
-                        board=board, child=event.task, parent=parent["task"], require=parent["require"]
-                    )
-                )
+                _link(tx, board, event.task, parent["task"], parent["require"])
+            if event.facts["parents"]:
+                _recount(tx, board, event.task)
         case "linked":
-            tx.execute(delete(LINKS).where(*_link_key(board, event)))
-            tx.execute(
-                insert(LINKS).values(
-                    board=board, child=event.task, parent=event.facts["parent"], require=event.facts["require"]
-                )
-            )
+            _link(tx, board, event.task, event.facts["parent"], event.facts["require"])
             _recount(tx, board, event.task)
         case "unlinked":
-            tx.execute(delete(LINKS).where(*_link_key(board, event)))
+            _unlink(tx, board, event.task, event.facts["parent"])
             _recount(tx, board, event.task)
         case "completed" | "reopened":
             _settle(tx, board, event, outcome)
         case _:
             pass
+
+
+def _link(tx: Connection, board: str, child: str, parent: str, require: str) -> None:
+    _unlink(tx, board, child, parent)
+    tx.execute(insert(LINKS).values(board=board, child=child, parent=parent, require=require))
+
+
+def _unlink(tx: Connection, board: str, child: str, parent: str) -> None:
+    tx.execute(delete(LINKS).where(LINKS.c.board == board, LINKS.c.child == child, LINKS.c.parent == parent))
 
 
 def _recount(tx: Connection, board: str, child: str) -> None:
@@ -217,10 +220,6 @@ def _settle(tx: Connection, board: str, event: Recorded, before: str | None) -> 
                 .where(TASKS.c.board == board, TASKS.c.task.in_(children))
                 .values(open_parents=TASKS.c.open_parents + moved)
             )
-
-
-def _link_key(board: str, event: Recorded) -> tuple[ColumnElement[bool], ...]:
-    return LINKS.c.board == board, LINKS.c.child == event.task, LINKS.c.parent == event.facts["parent"]
 
 
 def _run_key(board: str, task: str, run: int) -> tuple[ColumnElement[bool], ...]:

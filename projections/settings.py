@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from ledger.recorded import Recorded
+from ledger.upcasters import check_readable
 from projections.policy import Policy, policy_from
 
 
@@ -40,7 +41,11 @@ NEW_BOARD = Settings()
 
 
 def evolve_settings(settings: Settings, event: Recorded) -> Settings:
-    """What *event* of the board's own stream makes of *settings*. Total: a fact is never refused here."""
+    """What *event* of the board's own stream makes of *settings*. Total: a fact is never refused here.
+
+    Raises `UnknownKind`, `NewerSchema`: an event that this program cannot read is not skipped (RULES §2).
+    """
+    check_readable(event.kind, event.schema, position=event.position)
     now = settings._replace(version=event.version, position=event.position)
     match event.kind:
         case "board_created":

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from ledger.errors import UnknownKind
 from ledger.events import COUNTED, NEUTRAL, Outcome
 from ledger.recorded import Recorded
+from ledger.upcasters import check_readable
 
 
 class Card(NamedTuple):
@@ -117,7 +118,11 @@ EPOCH: dict[str, Any] = {"failures": 0, "streak": 0, "spent": 0, "neutral": 0, "
 
 
 def evolve(task: Task, event: Recorded) -> Task:
-    """What *event* makes of *task*. Total: a fact is never refused here (RULES §4)."""
+    """What *event* makes of *task*. Total: a fact is never refused here (RULES §4).
+
+    Raises `UnknownKind`, `NewerSchema`: an event that this program cannot read is not skipped (RULES §2).
+    """
+    check_readable(event.kind, event.schema, position=event.position)
     failures, streak, spent, neutral, runs = task.failures, task.streak, task.spent, task.neutral, task.runs
     match event.kind, event.outcome:
         case "exited", outcome if outcome in COUNTED:

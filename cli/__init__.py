@@ -1,0 +1,1 @@
+"""How people say it: parse, call, print, exit code."""

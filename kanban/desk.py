@@ -1,0 +1,173 @@
+"""The one way to change a board: lock → load → decide → append → evolve → commit.
+
+A `Desk` is the board inside its lock. Decisions see it through the `View` protocol; nothing that was read before the
+lock takes part in one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from itertools import groupby
+from typing import Any
+
+from sqlalchemy import Connection, Engine, select
+
+from kanban.commands import Decision
+from ledger.clock import Clock
+from ledger.database import hold_board, reading, writing
+from ledger.errors import WrongExpectedVersion
+from ledger.events import ENDINGS
+from ledger.recorded import Draft, Recorded
+from ledger.store import append, at_position, head, last_of_kind
+from projections import leases, tables
+from projections.graph import Link
+from projections.read_models import apply, load_run, load_settings, load_task
+from projections.rows import run_from
+from projections.run import Run
+from projections.settings import Settings
+from projections.task import Task
+
+_TRIES = 3
+
+
+class Desk:
+    """A board inside one transaction: reads what decisions look at, appends what they come to."""
+
+    def __init__(self, tx: Connection, board: str, now: int) -> None:
+        self.tx = tx
+        self.board = board
+        self._head = head(tx, board)
+        self._now = max(now, self._head.at)
+        self._settings: Settings | None = None
+
+    @property
+    def now(self) -> int:
+        """The instant of this decision: the store's clock, never before the last event."""
+        return self._now
+
+    @property
+    def settings(self) -> Settings:
+        """The board's policy and pauses."""
+        if self._settings is None:
+            self._settings = load_settings(self.tx, self.board)
+        return self._settings
+
+    @property
+    def position(self) -> int:
+        """The board's last position as of now."""
+        return head(self.tx, self.board).position
+
+    def task(self, task: str) -> Task | None:
+        """The folded card."""
+        return load_task(self.tx, self.board, task)
+
+    def run(self, task: str, run: int) -> Run | None:
+        """The folded run."""
+        return load_run(self.tx, self.board, task, run)
+
+    def run_by_lock(self, task: str, lock_hash: str) -> Run | None:
+        """The card's run that this lock belongs to."""
+        table = tables.runs
+        found = self._runs(table.c.task == task, table.c.lock_hash == lock_hash)
+        return found[0] if found else None
+
+    def parents(self, task: str) -> tuple[Link, ...]:
+        """The links that the card waits for."""
+        return self._links(tables.links.c.child == task)
+
+    def children(self, task: str) -> tuple[Link, ...]:
+        """The links of those that wait for the card."""
+        return self._links(tables.links.c.parent == task)
+
+    def event(self, position: int) -> Recorded | None:
+        """The event at *position*, with words."""
+        return at_position(self.tx, self.board, position)
+
+    def completion(self, task: str) -> Recorded | None:
+        """The card's last `completed`."""
+        return last_of_kind(self.tx, self.board, task, "completed")
+
+    def created_with(self, key: str) -> Recorded | None:
+        """The `created` that carries the idempotency *key*."""
+        table = tables.tasks
+        query = select(table.c.title_position, table.c.task).where(table.c.board == self.board, table.c.key == key)
+        row = self.tx.execute(query).one_or_none()
+        return None if row is None else last_of_kind(self.tx, self.board, row.task, "created")
+
+    def live(self) -> tuple[Run, ...]:
+        """Every open run of the board."""
+        return tuple(self._runs(tables.runs.c.ended_by.is_(None)))
+
+    def write(self, decision: Decision, *, command_id: str | None = None) -> list[Recorded]:
+        """Append what *decision* came to, evolve the projections, move the leases. All in this transaction."""
+        recorded: list[Recorded] = []
+        for task, drafts in groupby(decision.drafts, key=lambda draft: draft.task):
+            recorded += self._append(task, list(drafts), None if recorded else command_id)
+        return recorded
+
+    def _append(self, task: str, drafts: Sequence[Draft], command_id: str | None) -> list[Recorded]:
+        known = self.settings.version if task == "" else self._version(task)
+        appended = append(self.tx, self.board, drafts, expected=known, at=self._now, command_id=command_id)
+        apply(self.tx, self.board, appended)
+        if task == "":
+            self._settings = None
+        for event in appended:
+            self._lease(event)
+        return appended
+
+    def _version(self, task: str) -> int:
+        found = self.task(task)
+        return 0 if found is None else found.version
+
+    def _lease(self, event: Recorded) -> None:
+        if event.run is None:
+            return
+        if event.kind == "claimed":
+            until = event.facts["lease_until"]
+            leases.grant(self.tx, self.board, event.task, event.run, until=until)
+            self.tx.execute(
+                tables.held.delete().where(tables.held.c.board == self.board, tables.held.c.task == event.task)
+            )
+        elif event.kind in ENDINGS and not self._keeps_processes(event):
+            leases.release(self.tx, self.board, event.task, event.run)
+
+    def _keeps_processes(self, event: Recorded) -> bool:
+        """Whether the ended run's processes may still be there: it was spawned, bound, and ended by a verb."""
+        run = self.run(event.task, event.run or 0)
+        return event.kind != "exited" and run is not None and run.by == "spawn" and run.group is not None
+
+    def _runs(self, *conditions: Any) -> list[Run]:
+        table = tables.runs
+        rows = self.tx.execute(select(table).where(table.c.board == self.board, *conditions)).mappings()
+        return [run_from(dict(row)) for row in rows]
+
+    def _links(self, condition: Any) -> tuple[Link, ...]:
+        table = tables.links
+        query = select(table.c.parent, table.c.child, table.c.require).where(table.c.board == self.board, condition)
+        return tuple(Link(*row) for row in self.tx.execute(query.order_by(table.c.parent, table.c.child)))
+
+
+@contextmanager
+def at_desk(engine: Engine, board: str, clock: Clock) -> Iterator[Desk]:
+    """The board inside its lock; committed at the end, rolled back on any exception."""
+    with writing(engine) as tx:
+        hold_board(tx, board)
+        yield Desk(tx, board, clock())
+
+
+@contextmanager
+def looking(engine: Engine, board: str, clock: Clock) -> Iterator[Desk]:
+    """One snapshot of the board, for reading only: nothing can be appended through it."""
+    with reading(engine) as tx:
+        yield Desk(tx, board, clock())
+
+
+def again(attempt: Any) -> Any:
+    """Run *attempt* until no other writer was there first, three times at most."""
+    for _ in range(_TRIES - 1):
+        try:
+            return attempt()
+        except WrongExpectedVersion:
+            continue
+    return attempt()

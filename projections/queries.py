@@ -1,0 +1,344 @@
+"""What dashboards and scripts ask: read-only questions over the stored projections.
+
+Every function takes an open `Connection` and a board's name, appends nothing, and answers with plain JSON values:
+instants as RFC 3339 UTC, unknown numbers as none, and the `position` of the log that the answer stands for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, Connection, func, or_, select, tuple_
+
+from ledger.clock import rfc3339
+from ledger.errors import InvalidInput, UnknownTask
+from ledger.recorded import Recorded
+from ledger.schema import words
+from ledger.store import head, read_task
+from projections import tables
+from projections.rows import run_from, task_from
+from projections.run import Run
+from projections.task import Task
+from projections.why import why
+
+CARDS, RUNS, LINKS, LEASES, HELD, SWEEPS = (
+    tables.cards, tables.runs, tables.links, tables.leases, tables.held, tables.sweeps,
+)  # fmt: skip
+STATUSES: Final = ("triage", "todo", "scheduled", "ready", "running", "review", "blocked", "done", "archived")
+SORTS: Final[dict[str, tuple[ColumnElement[Any], ...]]] = {
+    "priority": (-CARDS.c.priority, CARDS.c.created_at, CARDS.c.task),
+    "created": (CARDS.c.created_at, CARDS.c.task),
+    "updated": (-CARDS.c.updated_at, CARDS.c.task),
+}
+
+__all__ = ["STATUSES", "board", "held", "list_tasks", "next_at", "runs", "show", "stats", "task", "why"]
+
+
+def task(tx: Connection, board: str, task_id: str) -> dict[str, Any]:
+    """One card. Raises `UnknownTask`."""
+    found = _cards(tx, board, CARDS.c.task == task_id)
+    if not found:
+        raise UnknownTask(task_id)
+    return found[0]
+
+
+def list_tasks(
+    tx: Connection,
+    board: str,
+    *,
+    status: str | None = None,
+    assignee: str | None = None,
+    label: str | None = None,
+    tenant: str | None = None,
+    limit: int | None = 100,
+    after: str | None = None,
+    sort: str = "priority",
+) -> dict[str, Any]:
+    """Cards in one order: larger `priority` first, then older, then id (or `created`, or `updated`, newest first).
+
+    `next` is the id to pass as *after* for the next page, none on the last. Bodies are not in lists.
+    """
+    conditions = _filters(status=status, assignee=assignee, label=label, tenant=tenant)
+    if sort not in SORTS:
+        raise InvalidInput(f"sort {sort!r} is unknown", remedy=f"one of: {', '.join(SORTS)}")
+    if after is not None:
+        conditions.append(_behind(tx, board, after, sort))
+    found = _cards(tx, board, *conditions, order=SORTS[sort], limit=None if limit is None else limit + 1)
+    more = limit is not None and len(found) > limit
+    page = found[:limit] if more else found
+    return {"tasks": page, "position": head(tx, board).position, "next": page[-1]["id"] if more and page else None}
+
+
+def show(tx: Connection, board: str, task_id: str) -> dict[str, Any]:
+    """One card whole: body, runs, parents, children, comments and its events. Raises `UnknownTask`."""
+    found = task(tx, board, task_id)
+    stream = read_task(tx, board, task_id)
+    said = [event for event in stream if event.kind == "commented"]
+    return {
+        "task": {**found, "body": _last_word(stream, "body")},
+        "runs": runs(tx, board, task_id)["runs"],
+        "parents": _linked(tx, board, LINKS.c.child == task_id, LINKS.c.parent),
+        "children": _linked(tx, board, LINKS.c.parent == task_id, LINKS.c.child),
+        "comments": [_comment(event) for event in said],
+        "events": [event_json(event) for event in stream],
+    }
+
+
+def runs(tx: Connection, board: str, task_id: str) -> dict[str, Any]:
+    """Every run of a card, oldest first, with how it ended and what it left behind. Raises `UnknownTask`."""
+    found = task(tx, board, task_id)
+    query = select(RUNS, LEASES.c.lease_until.label("lease")).select_from(
+        RUNS.outerjoin(
+            LEASES, (LEASES.c.board == RUNS.c.board) & (LEASES.c.task == RUNS.c.task) & (LEASES.c.run == RUNS.c.run)
+        )
+    )
+    query = query.where(RUNS.c.board == board, RUNS.c.task == task_id).order_by(RUNS.c.run)
+    rows = [dict(row) for row in tx.execute(query).mappings()]
+    said = _words(tx, board, [row["ended_position"] for row in rows if row["ended_position"] is not None])
+    return {"task": found, "runs": [_run(run_from(row), row["lease"], said) for row in rows]}
+
+
+def board(tx: Connection, board: str) -> dict[str, Any]:
+    """The board in columns: the cards of each status that has any, archived ones left out."""
+    columns: dict[str, list[dict[str, Any]]] = {status: [] for status in STATUSES if status != "archived"}
+    for card in _cards(tx, board, CARDS.c.status != "archived", order=SORTS["priority"]):
+        columns[card["status"]].append(card)
+    return {"columns": columns, "position": head(tx, board).position}
+
+
+def stats(tx: Connection, board: str, now: int) -> dict[str, Any]:
+    """How many cards stand where, how many runs are live, what could be claimed at *now* and since when."""
+    count = select(CARDS.c.status, func.count()).where(CARDS.c.board == board).group_by(CARDS.c.status)
+    by_status = {status: number for status, number in tx.execute(count)}
+    could = select(func.count(), func.min(CARDS.c.updated_at)).where(CARDS.c.board == board, *claimable_at(now))
+    claimable, oldest = tx.execute(could).one()
+    ticks = select(SWEEPS.c.host, SWEEPS.c.ticked_at, SWEEPS.c.errors).where(SWEEPS.c.board == board)
+    return {
+        "by_status": {status: by_status.get(status, 0) for status in STATUSES},
+        "live": by_status.get("running", 0),
+        "claimable": claimable,
+        "oldest_ready_at": _time(oldest),
+        "sweeps": [
+            {"host": host, "ticked_at": _time(ticked), "errors": errors}
+            for host, ticked, errors in tx.execute(ticks.order_by(SWEEPS.c.host))
+        ],
+        "position": head(tx, board).position,
+    }
+
+
+def held(tx: Connection, board: str) -> dict[str, list[str]]:
+    """Why the last tick did not start the cards that it looked at: reason → cards."""
+    query = select(HELD.c.reason, HELD.c.task).where(HELD.c.board == board).order_by(HELD.c.reason, HELD.c.task)
+    reasons: dict[str, list[str]] = {}
+    for reason, card in tx.execute(query):
+        reasons.setdefault(reason, []).append(card)
+    return reasons
+
+
+def next_at(tx: Connection, board: str, now: int) -> int | None:
+    """When the next card becomes claimable by time alone (microseconds UTC), or none."""
+    when = func.max(func.coalesce(CARDS.c.scheduled, 0), func.coalesce(CARDS.c.not_before, 0))
+    waiting = select(func.min(when)).where(CARDS.c.board == board, CARDS.c.status.in_(("scheduled", "review", "ready")))
+    return tx.execute(waiting.where(when > now)).scalar()
+
+
+def claimable_at(now: int) -> tuple[ColumnElement[bool], ...]:
+    """RULES §3, claimable at *now*, in SQL."""
+    return (
+        CARDS.c.status.in_(("scheduled", "review", "ready")),
+        or_(CARDS.c.scheduled.is_(None), CARDS.c.scheduled <= now),
+        or_(CARDS.c.not_before.is_(None), CARDS.c.not_before <= now),
+    )
+
+
+def event_json(event: Recorded) -> dict[str, Any]:
+    """An event as `ledger events --jsonl` prints it; words and salt are none once redacted."""
+    return {
+        "board": event.board,
+        "position": event.position,
+        "task": event.task,
+        "version": event.version,
+        "kind": event.kind,
+        "schema": event.schema,
+        "at": rfc3339(event.at),
+        "actor": {"kind": event.actor_kind, "name": event.actor_name, "host": event.actor_host},
+        "run": event.run,
+        "outcome": event.outcome,
+        "command_id": event.command_id,
+        "facts": json.loads(event.facts_text),
+        "words": None if event.words_text is None else event.words,
+        "salt": None if event.salt is None else event.salt.hex(),
+        "words_digest": event.words_digest.hex(),
+        "hash": event.hash.hex(),
+    }
+
+
+def _cards(
+    tx: Connection,
+    board: str,
+    *conditions: ColumnElement[bool],
+    order: Iterable[ColumnElement[Any]] = (),
+    limit: int | None = None,
+) -> list[dict[str, Any]]:
+    query = select(CARDS).where(CARDS.c.board == board, *conditions).order_by(*order)
+    rows = [dict(row) for row in tx.execute(query if limit is None else query.limit(limit)).mappings()]
+    wanted = {row["title_position"] for row in rows} | {row["hold_position"] for row in rows} - {None}
+    said = _words(tx, board, sorted(wanted - {None}))
+    above = _parents(tx, board, [row["task"] for row in rows])
+    return [_card(task_from(row), row["status"], said, above.get(row["task"], [])) for row in rows]
+
+
+def _card(found: Task, status: str, said: dict[int, dict[str, Any]], parents: list[str]) -> dict[str, Any]:
+    card, hold = found.card, found.hold
+    return {
+        "id": found.id,
+        "title": said.get(card.title_position, {}).get("title"),
+        "status": status,
+        "assignee": card.assignee,
+        "priority": card.priority,
+        "labels": list(card.labels),
+        "tenant": card.tenant,
+        "parents": parents,
+        "run": found.run,
+        "failures": found.failures,
+        "streak": found.streak,
+        "spent": found.spent,
+        "neutral": found.neutral,
+        "runs_used": found.runs,
+        "lane": found.lane,
+        "reviewer": card.reviewer,
+        "outcome": found.outcome,
+        "hold": None
+        if hold is None
+        else {
+            "cause": hold.cause,
+            "kind": hold.kind,
+            "reason": _reason(said.get(hold.position, {})),
+            "sticky": hold.sticky,
+            "count": hold.count,
+            "limit": hold.limit,
+            "limit_source": hold.limit_source,
+            "position": hold.position,
+        },
+        "not_before": _time(found.not_before),
+        "scheduled": _time(found.scheduled),
+        "max_retries": card.max_retries,
+        "max_runtime": card.max_runtime,
+        "workspace": card.workspace,
+        "goal": card.goal_max_turns is not None,
+        "goal_max_turns": card.goal_max_turns,
+        "host": card.host,
+        "key": card.key,
+        "made_by": None if card.made_by_task is None else {"task": card.made_by_task, "run": card.made_by_run},
+        "version": found.version,
+        "created_at": rfc3339(card.created_at),
+        "updated_at": rfc3339(found.updated_at),
+        "position": found.position,
+    }
+
+
+def _run(run: Run, lease: int | None, said: dict[int, dict[str, Any]]) -> dict[str, Any]:
+    left = said.get(run.ended_position or 0, {})
+    return {
+        "run": run.run,
+        "assignee": run.worker,
+        "lane": run.lane,
+        "claimed_at": rfc3339(run.claimed_at),
+        "lease_until": _time(lease if lease is not None and run.open else run.lease_until),
+        "pid": run.group.pid if run.group else None,
+        "host": run.group.host if run.group else run.host,
+        "outcome": run.outcome,
+        "code": run.code,
+        "signal": run.signal,
+        "evidence": run.evidence,
+        "ended_at": _time(run.ended_at),
+        "last_words": left.get("last_words"),
+        "summary": left.get("summary") or left.get("reason"),
+        "usage": None if run.tokens is None and run.cost is None else {"tokens": run.tokens, "cost": run.cost},
+        "stops": [{"position": stop.position, "cause": stop.cause, "at": rfc3339(stop.at)} for stop in run.stops],
+        "positions": [place for place in (run.claimed_position, run.ended_position) if place is not None],
+    }
+
+
+def _reason(left: dict[str, Any]) -> str | None:
+    found = left.get("reason") or left.get("last_words")
+    return None if found is None else str(found)
+
+
+def _time(at: int | None) -> str | None:
+    return None if at is None else rfc3339(at)
+
+
+def _words(tx: Connection, board: str, positions: Sequence[int]) -> dict[int, dict[str, Any]]:
+    found: dict[int, dict[str, Any]] = {}
+    for start in range(0, len(positions), 500):
+        page = positions[start : start + 500]
+        query = select(words.c.position, words.c.words).where(words.c.board == board, words.c.position.in_(page))
+        found.update((position, json.loads(text)) for position, text in tx.execute(query))
+    return found
+
+
+def _parents(tx: Connection, board: str, tasks: Sequence[str]) -> dict[str, list[str]]:
+    above: dict[str, list[str]] = {}
+    for start in range(0, len(tasks), 500):
+        page = tasks[start : start + 500]
+        query = select(LINKS.c.child, LINKS.c.parent).where(LINKS.c.board == board, LINKS.c.child.in_(page))
+        for child, parent in tx.execute(query.order_by(LINKS.c.child, LINKS.c.parent)):
+            above.setdefault(child, []).append(parent)
+    return above
+
+
+def _linked(
+    tx: Connection, board: str, condition: ColumnElement[bool], other: ColumnElement[str]
+) -> list[dict[str, Any]]:
+    query = select(other, LINKS.c.require, CARDS.c.status, CARDS.c.outcome).select_from(
+        LINKS.outerjoin(CARDS, (CARDS.c.board == LINKS.c.board) & (CARDS.c.task == other))
+    )
+    rows = tx.execute(query.where(LINKS.c.board == board, condition).order_by(other))
+    return [
+        {"task": card, "require": require, "status": status, "outcome": outcome}
+        for card, require, status, outcome in rows
+    ]
+
+
+def _comment(event: Recorded) -> dict[str, Any]:
+    return {
+        "position": event.position,
+        "at": rfc3339(event.at),
+        "actor": {"kind": event.actor_kind, "name": event.actor_name, "host": event.actor_host},
+        "body": event.words.get("body"),
+    }
+
+
+def _last_word(stream: Iterable[Recorded], name: str) -> Any:
+    body = None
+    for event in stream:
+        if event.kind == "created" or (event.kind == "edited" and name in event.facts["fields"]):
+            body = event.words.get(name)
+    return body
+
+
+def _filters(
+    *, status: str | None, assignee: str | None, label: str | None, tenant: str | None
+) -> list[ColumnElement[bool]]:
+    found: list[ColumnElement[bool]] = []
+    if status is not None:
+        if status not in STATUSES:
+            raise InvalidInput(f"status {status!r} is unknown", remedy=f"one of: {', '.join(STATUSES)}")
+        found.append(CARDS.c.status == status)
+    if assignee is not None:
+        found.append(CARDS.c.assignee.is_(None) if assignee == "none" else CARDS.c.assignee == assignee)
+    if label is not None:
+        found.append(CARDS.c.labels.contains(json.dumps(label, ensure_ascii=False), autoescape=True))
+    if tenant is not None:
+        found.append(CARDS.c.tenant == tenant)
+    return found
+
+
+def _behind(tx: Connection, board: str, after: str, sort: str) -> ColumnElement[bool]:
+    place = tx.execute(select(*SORTS[sort]).where(CARDS.c.board == board, CARDS.c.task == after)).one_or_none()
+    if place is None:
+        raise UnknownTask(after)
+    return tuple_(*SORTS[sort]) > tuple_(*place)

@@ -1,0 +1,1 @@
+"""The tests: sentences about behaviour. `tests.given` builds the events that a sentence starts from."""
