@@ -379,13 +379,17 @@ def _text_here(path: Path, environ: Mapping[str, str]) -> tuple[str | None, str 
 def _text_opened(path: Path) -> tuple[str | None, str | None]:
     """As _text_here. What was opened is judged, not what the name stood for a moment before."""
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as opened:
+        with open(path, "rb", opener=_without_waiting) as opened:
             reason = _distrust(os.fstat(opened.fileno()))
             return (None, reason) if reason else (_decoded(path, opened.read()), None)
     except FileNotFoundError:  # a dangling link
         return None, "it is a link to nothing"
     except OSError as fault:
         raise ConfigFault(f"cannot be read: {fault.strerror}", file=path) from None
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK)  # a pipe would wait for its writer
 
 
 def _distrust(found: os.stat_result) -> str | None:
@@ -534,8 +538,6 @@ def _line(text: str, location: tuple[int | str, ...]) -> int | None:
 
 def _holds(found: Any, path: list[str]) -> bool:
     for part in path:
-        if isinstance(found, list):
-            found = found[-1] if found else None
         if not isinstance(found, dict) or part not in found:
             return False
         found = found[part]
@@ -553,7 +555,7 @@ TEMPLATE = """\
 # The store. Without this line it is ledger.db beside this file.
 #database = "sqlite:////path/to/ledger.db"
 
-# Whose name stands on what you do. Without this line it is your login name.
+# Whose name stands on what you do.
 #actor = "dana"
 
 # How many workers this host runs at once, over all its boards. Without this line there is no cap.

@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, case, func, or_, select, tuple_
 
 from ledger.clock import rfc3339
 from ledger.errors import InvalidInput, UnknownTask
@@ -111,7 +111,7 @@ def board(tx: Connection, board: str) -> dict[str, Any]:
 def stats(tx: Connection, board: str, now: int) -> dict[str, Any]:
     """How many cards stand where, how many runs are live, what could be claimed at *now* and since when."""
     count = select(CARDS.c.status, func.count()).where(CARDS.c.board == board).group_by(CARDS.c.status)
-    by_status = {status: number for status, number in tx.execute(count)}
+    by_status: dict[str, int] = dict(tx.execute(count).tuples().all())
     could = select(func.count(), func.min(CARDS.c.updated_at)).where(CARDS.c.board == board, *claimable_at(now))
     claimable, oldest = tx.execute(could).one()
     ticks = select(SWEEPS.c.host, SWEEPS.c.ticked_at, SWEEPS.c.errors).where(SWEEPS.c.board == board)
@@ -139,7 +139,8 @@ def held(tx: Connection, board: str) -> dict[str, list[str]]:
 
 def next_at(tx: Connection, board: str, now: int) -> int | None:
     """When the next card becomes claimable by time alone (microseconds UTC), or none."""
-    when = func.max(func.coalesce(CARDS.c.scheduled, 0), func.coalesce(CARDS.c.not_before, 0))
+    scheduled, cooled = func.coalesce(CARDS.c.scheduled, 0), func.coalesce(CARDS.c.not_before, 0)
+    when = case((scheduled > cooled, scheduled), else_=cooled)
     waiting = select(func.min(when)).where(CARDS.c.board == board, CARDS.c.status.in_(("scheduled", "review", "ready")))
     return tx.execute(waiting.where(when > now)).scalar()
 

@@ -50,6 +50,12 @@ def test_resuming_ends_the_pause_of_that_scope_only():
     assert settings.pauses == (pause("host", "ann", position=3),)
 
 
+def test_resuming_one_assignee_leaves_the_others_paused():
+    """RULES §2: a scope is its kind and its name."""
+    settings = fold(given.paused("assignee", "ann"), given.paused("assignee", "bob"), given.resumed("assignee", "ann"))
+    assert [each.name for each in settings.pauses] == ["bob"]
+
+
 def test_a_second_pause_of_a_scope_replaces_the_first():
     """RULES §7: `pause --drain` on a paused board drains it."""
     settings = fold(given.paused(), given.paused(drain=True))

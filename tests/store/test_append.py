@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
 import multiprocessing
 import threading
+from contextlib import suppress
+from pathlib import Path
 
 import pytest
 
@@ -84,11 +87,21 @@ def test_positions_run_through_all_cards_and_versions_through_each(store):
     ]
 
 
+def written(tx, task):
+    """A first event of *task* in the transaction of somebody else."""
+    log.append(tx, "b", [given.draft(given.created(), task=task)], expected=0, at=given.NOW)
+
+
+def cancelled(tx, task):
+    """The same, but then it goes wrong."""
+    written(tx, task)
+    raise Cancelled
+
+
 def test_a_transaction_that_was_rolled_back_leaves_no_hole(store):
     """RULES §2: positions have no gaps; nothing that is kept in memory survives a rollback."""
-    with pytest.raises(Cancelled), writing(store.engine) as tx:
-        log.append(tx, "b", [given.draft(given.created())], expected=0, at=given.NOW)
-        raise Cancelled
+    with suppress(Cancelled), writing(store.engine) as tx:
+        cancelled(tx, "t_a")
     store.append(given.created(), expected=0)
     assert [event.position for event in store.read()] == [1, 2]
 
@@ -96,14 +109,9 @@ def test_a_transaction_that_was_rolled_back_leaves_no_hole(store):
 def test_a_part_that_failed_alone_leaves_no_hole(store):
     """RULES §7: a fault on one card is reported and the others go on."""
     with writing(store.engine) as tx:
-        for task in ("t_a", "t_b", "t_c"):
-            try:
-                with savepoint(tx):
-                    log.append(tx, "b", [given.draft(given.created(), task=task)], expected=0, at=given.NOW)
-                    if task == "t_b":
-                        raise Cancelled
-            except Cancelled:
-                continue
+        for task, act in (("t_a", written), ("t_b", cancelled), ("t_c", written)):
+            with suppress(Cancelled), savepoint(tx):
+                act(tx, task)
     assert [(event.position, event.task) for event in store.read(after=1)] == [(2, "t_a"), (3, "t_c")]
 
 
@@ -197,6 +205,20 @@ def test_a_position_beyond_the_head_holds_nothing(store):
         assert log.at_position(tx, "b", 2) is None
 
 
+def test_the_last_event_of_a_kind_is_found_in_its_stream(store):
+    """Later ones of other kinds and of other cards do not matter."""
+    store.append(given.commented("first"), given.commented("last"), given.archived(), task="t_a")
+    store.append(given.commented("elsewhere"), task="t_b")
+    with reading(store.engine) as tx:
+        assert log.last_of_kind(tx, "b", "t_a", "commented").words == {"body": "last"}
+
+
+def test_a_kind_that_never_happened_has_no_last(store):
+    """Nothing is not an event."""
+    with reading(store.engine) as tx:
+        assert log.last_of_kind(tx, "b", "t_a", "commented") is None
+
+
 def test_a_stream_is_read_alone_and_from_where_it_was_left(store):
     """*after* is a version."""
     store.append(given.created(), given.commented("one"), task="t_a")
@@ -244,6 +266,19 @@ def test_words_are_never_left_out_of_a_write(store):
     (event,) = given.history(given.created())
     with pytest.raises(StoreDamaged, match="position 1 would be written without its words"):
         log._words_row(event._replace(words_text=None))
+
+
+def test_a_writer_waits_its_turn_at_the_gate(store):
+    """One fair gate before `BEGIN IMMEDIATE`, so that writers are not starved by a busy handler."""
+    store.append(given.created())
+    with Path(f"{store.path}.gate").open() as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        writer = threading.Thread(target=store.append, args=(given.commented(),))
+        writer.start()
+        writer.join(0.1)
+        waited = writer.is_alive()
+    writer.join()
+    assert (waited, store.head().position) == (True, 3)
 
 
 @pytest.fixture

@@ -1,0 +1,88 @@
+"""Founding a store and a board: what `ledger init` does, and nothing else does (DESIGN: only `init` creates)."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from sqlalchemy import Engine, inspect
+
+from kanban.commands import Decision
+from kanban.desk import Desk
+from ledger import ids
+from ledger.clock import Clock
+from ledger.database import connect, masked, reading, writing
+from ledger.errors import InvalidInput, StoreExists
+from ledger.events import Actor, BoardCreated, PolicyChanged
+from ledger.recorded import Draft
+from ledger.store import board_names, create_board, head
+from ledger.upgrade import check_revision, revision, upgrade
+from projections.policy import Policy
+
+DEFAULT = Policy()
+_NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+def found(url: str, board: str, actor: Actor, clock: Clock, policy: Policy = DEFAULT) -> tuple[str, bool]:
+    """Make the store at *url* if nothing is there, and *board* in it if it is not. (board id, whether it is new.)
+
+    Twice is harmless. Raises `StoreExists` for a database that is no ledger, `StoreOutdated` and `StoreTooNew` for
+    one of another version, `InvalidInput` for a name that cannot be a board's.
+    """
+    check_board_name(board)
+    engine = connect(url, create=True)
+    try:
+        _found_store(engine, url)
+        return _found_board(engine, board, actor, clock, policy)
+    finally:
+        engine.dispose()
+
+
+def check_board_name(board: str) -> str:
+    """A board's name stands in paths and keys: lower case, digits, `-` and `_`, at most 64."""
+    if not _NAME.fullmatch(board):
+        raise InvalidInput(
+            f"{board!r} cannot be a board's name", remedy="lower-case letters, digits, - and _, at most 64 characters"
+        )
+    return board
+
+
+def write_template(home: Path, text: str) -> Path | None:
+    """Write a commented `ledger.toml` into *home* when none is there; never touches one that is."""
+    path = home / "ledger.toml"
+    home.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            path.chmod(0o600)
+            file.write(text)
+    except FileExistsError:
+        return None
+    return path
+
+
+def _found_store(engine: Engine, url: str) -> None:
+    if revision(engine) is not None:
+        check_revision(engine, url)
+        return
+    with reading(engine) as tx:
+        strangers = inspect(tx).get_table_names()
+    if strangers:
+        raise StoreExists(
+            f"{masked(url)} is another program's database ({', '.join(strangers[:3])})",
+            remedy="choose another --database",
+        )
+    upgrade(engine)
+
+
+def _found_board(engine: Engine, board: str, actor: Actor, clock: Clock, policy: Policy) -> tuple[str, bool]:
+    with writing(engine) as tx:
+        if board in board_names(tx):
+            return head(tx, board).board_id, False
+        identity = ids.board_id()
+        create_board(tx, board, identity)
+        drafts = (
+            Draft.of("", BoardCreated(board_id=identity, name=board), actor),
+            Draft.of("", PolicyChanged(**policy._asdict()), actor),
+        )
+        Desk(tx, board, clock()).write(Decision(drafts))
+        return identity, True

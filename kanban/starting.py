@@ -1,0 +1,210 @@
+"""From a claim to a running worker: workspace, prompt, supervisor at its gate, binding, gate (RULES §7.7).
+
+Nothing runs before its process is bound in the log. Whatever fails before that leaves a record, so any tick by any
+process books it the same way.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Engine
+
+from kanban.commands import Decision
+from kanban.config import Assignee, resolve_env
+from kanban.desk import Desk, at_desk, looking
+from kanban.evidence import write_exit_record
+from kanban.folders import LOG, PROMPT, RESULT, make_private, run_folder
+from kanban.hosts import Host
+from kanban.prompt import PromptCard, compose, fill, shortened
+from kanban.spawn import Children, Launched, Order, close_gate, launch, open_gate
+from kanban.workspaces import prepare
+from ledger.clock import Clock
+from ledger.database import savepoint
+from ledger.errors import LedgerError
+from ledger.events import Actor, WorkerBound
+from ledger.recorded import Draft
+from projections import queries
+from projections.task import Task
+
+SPAWN_FAILED = 127
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A card that this tick has just claimed, and the lock that only its worker will hold."""
+
+    task: Task
+    run: int
+    worker: Assignee
+    lock: str
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """A claim whose worker was let run, or why it was not."""
+
+    task: str
+    run: int
+    pid: int | None
+    fault: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Shop:
+    """What starting needs besides the claim."""
+
+    engine: Engine
+    board: str
+    clock: Clock
+    home: Path
+    host: Host
+    url: str
+    environ: Mapping[str, str]
+    log_limit: int
+
+
+def start(shop: Shop, claims: Iterable[Claim], children: Children, actor: Actor) -> list[Started]:
+    """Start a supervisor for each claim, bind them all in one transaction, then open their gates."""
+    waiting: list[tuple[Claim, Launched]] = []
+    faults: list[Started] = []
+    try:
+        for claim in claims:
+            try:
+                launched = launch(_order(shop, claim))
+            except (LedgerError, OSError) as fault:
+                _witness(shop, claim, str(fault))
+                faults.append(Started(claim.task.id, claim.run, None, str(fault)))
+                continue
+            children.add(launched.pid)
+            waiting.append((claim, launched))
+        bound = _bind(shop, waiting, actor) if waiting else set()
+    except BaseException:
+        for _, launched in waiting:
+            close_gate(launched)
+        raise
+    return [*faults, *(_let_run(claim, launched, bound) for claim, launched in waiting)]
+
+
+def _let_run(claim: Claim, launched: Launched, bound: set[str]) -> Started:
+    if claim.task.id in bound:
+        open_gate(launched)
+        return Started(claim.task.id, claim.run, launched.pid, None)
+    close_gate(launched)
+    return Started(claim.task.id, claim.run, None, "not bound: the run had ended, or a pause came between")
+
+
+def _bind(shop: Shop, waiting: Iterable[tuple[Claim, Launched]], actor: Actor) -> set[str]:
+    """Write `worker_bound` for every supervisor at its gate; the cards whose binding the rules allowed."""
+    bound = set()
+    with at_desk(shop.engine, shop.board, shop.clock) as desk:
+        for claim, launched in waiting:
+            if may_bind(desk, claim.task.id, claim.run, shop.host.id):
+                with savepoint(desk.tx):
+                    desk.write(Decision((Draft.of(claim.task.id, _binding(shop.host, claim.run, launched), actor),)))
+                bound.add(claim.task.id)
+    return bound
+
+
+def may_bind(desk: Desk, task: str, run: int, host: str) -> bool:
+    """Whether the run is still open, and neither board, worker nor host is paused (RULES §7.7)."""
+    found = desk.run(task, run)
+    return found is not None and found.open and desk.settings.pause_of(worker=found.worker, host=host) is None
+
+
+def _binding(host: Host, run: int, launched: Launched) -> WorkerBound:
+    return WorkerBound(
+        run=run,
+        role="group",
+        pid=launched.pid,
+        start_tick=launched.start_tick,
+        group=launched.pid,
+        host=host.id,
+        boot=host.boot,
+        namespace=host.namespace,
+    )
+
+
+def _order(shop: Shop, claim: Claim) -> Order:
+    """Everything on disk that the worker finds, and its command line."""
+    folder = make_private(run_folder(shop.home, shop.board, claim.task.id, claim.run))
+    env = resolve_env(claim.worker, shop.environ)
+    workspace = prepare(shop.home, shop.board, claim.task.id, claim.task.card.workspace)
+    with looking(shop.engine, shop.board, shop.clock) as desk:
+        card = prompt_card(desk, claim.task)
+    text = compose(card)
+    prompt_file = folder / PROMPT
+    _write_private(prompt_file, text)
+    values = {
+        "prompt": shortened(text, str(prompt_file)),
+        "prompt_file": str(prompt_file),
+        "task": claim.task.id,
+        "title": card.title,
+        "run": str(claim.run),
+        "workspace": str(workspace),
+        "result_file": str(folder / RESULT),
+    }
+    return Order(
+        folder=folder,
+        board=shop.board,
+        task=claim.task.id,
+        run=claim.run,
+        lock=claim.lock,
+        command=fill(claim.worker.command, values),
+        workspace=workspace,
+        env=env,
+        log_limit=shop.log_limit,
+        database_url=shop.url,
+        home=shop.home,
+    )
+
+
+def prompt_card(desk: Desk, task: Task) -> PromptCard:
+    """What the worker is told, from the projections."""
+    shown = queries.show(desk.tx, desk.board, task.id)
+    parents = [queries.show(desk.tx, desk.board, parent["task"]) for parent in shown["parents"]]
+    ended = [run for run in shown["runs"] if run["outcome"] is not None]
+    changes = [event for event in shown["events"] if event["kind"] == "changes_requested"]
+    return PromptCard(
+        id=task.id,
+        title=shown["task"]["title"] or "",
+        body=shown["task"]["body"] or "",
+        parents=tuple((p["task"]["id"], p["task"]["title"] or "", _result_of(p)) for p in parents),
+        runs=tuple((run["run"], run["assignee"], run["outcome"], run["last_words"] or run["summary"]) for run in ended),
+        comments=tuple((c["actor"]["name"], _at(c), c["body"] or "") for c in shown["comments"]),
+        reviewing=task.lane == "review",
+        rejected=(changes[-1]["words"] or {}).get("reason") if changes and task.lane == "work" else None,
+    )
+
+
+def _result_of(shown: dict[str, Any]) -> str:
+    completions = [event for event in shown["events"] if event["kind"] == "completed"]
+    if not completions or shown["task"]["outcome"] is None:
+        return ""
+    words = completions[-1]["words"] or {}
+    return words.get("summary") or words.get("result") or ""
+
+
+def _at(comment: dict[str, Any]) -> int:
+    from datetime import datetime
+
+    from ledger.clock import instant
+
+    return instant(datetime.fromisoformat(comment["at"]))
+
+
+def _witness(shop: Shop, claim: Claim, reason: str) -> None:
+    """Nothing could be started: bear witness in the supervisor's place (RULES §6: the claimer writes 127)."""
+    folder = make_private(run_folder(shop.home, shop.board, claim.task.id, claim.run))
+    _write_private(folder / LOG, f"{reason}\n")
+    write_exit_record(folder, claim.task.id, claim.run, SPAWN_FAILED)
+
+
+def _write_private(path: Path, text: str) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "w", encoding="utf-8", errors="replace") as file:
+        file.write(text)

@@ -1,0 +1,290 @@
+"""One tick of the dispatcher: observe, plan, apply (RULES §7).
+
+Observe looks at processes and files with no transaction open. Plan is pure. Apply is one transaction with a savepoint
+a card, in which the board is read again and the plan made again, so nothing that was read before the lock takes part
+in a decision; then signals are sent and workers started. A kill between any two steps loses nothing: the next tick, by
+whichever process, finds the same log and the same evidence.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+from kanban import snapshot
+from kanban.admission import claimed, live_of
+from kanban.booking import decide_step
+from kanban.commands import Decision, known
+from kanban.desk import Desk, at_desk, looking
+from kanban.folders import make_private, run_folder, write_ending
+from kanban.observe import Place, observe, of_board
+from kanban.plan import Admission, AskStop, Book, Forget, Here, Lift, Renew, Signal, Start, Step, Worker, admit, settle
+from kanban.processes import ProcessTable
+from kanban.spawn import Children
+from kanban.standing import by_reason, held_changes, keep_held, stamp, stamp_is_due
+from kanban.starting import Claim, Shop, start
+from kanban.tick import Tick, note_errors, report
+from kanban.tidy import tidy
+from ledger import ids
+from ledger.clock import rfc3339
+from ledger.database import savepoint
+from ledger.events import Actor
+from ledger.recorded import Draft
+from projections import leases
+from projections.queries import next_at
+from projections.task import Task
+
+_T = TypeVar("_T")
+
+
+@dataclass(slots=True)
+class Sweeper:
+    """The dispatcher of one board on this host. It holds the children that it started, to reap them."""
+
+    shop: Shop
+    workers: dict[str, Any]
+    cap: int
+    children: Children = field(default_factory=Children)
+
+    @property
+    def here(self) -> Here:
+        """This host, as a plan sees it."""
+        known_workers = {name: Worker(worker.human, worker.max_running) for name, worker in self.workers.items()}
+        return Here(self.shop.host.id, self.shop.host.boot, self.cap, known_workers)
+
+    @property
+    def actor(self) -> Actor:
+        """A sweep has one name on every host, so the same death is booked alike by any of them."""
+        return Actor(kind="sweep", name="sweep", host=self.shop.host.id)
+
+    def tick(self, *, dry_run: bool = False, most: int | None = None) -> Tick:
+        """Look, plan and act once. *most* bounds the claims of this tick. Reports `lock held` if another is at it."""
+        self.children.reap()
+        tick = Tick(self.shop.clock(), dry_run)
+        if dry_run:
+            self._foresee(tick, most)
+            return tick
+        with _only_one(self.shop.home) as alone:
+            if not alone:
+                tick.skipped = "lock held"
+                return tick
+            self._act(tick, most)
+        self.children.reap()
+        return tick
+
+    def _act(self, tick: Tick, most: int | None) -> None:
+        watch, seen = self._observe()
+        signals: list[Signal] = []
+        claims: list[Claim] = []
+        if self._changes_nothing(tick, seen, most):
+            with looking(self.shop.engine, self.shop.board, self.shop.clock) as desk:
+                self._sum_up(tick, desk)
+            return
+        with at_desk(self.shop.engine, self.shop.board, self.shop.clock) as desk:
+            watch = snapshot.watch(desk.tx, desk.board)
+            note_errors(tick, watch.errors)
+            steps = self._settle(desk, watch, seen)
+            for step in steps:
+                signals += self._guarded(tick, desk, _card(step), partial(self._apply, tick, desk, step)) or []
+            admission = self._admit(desk, _candidates(desk, self.here), watch, seen, most)
+            for card in admission.starts:
+                claim = self._guarded(tick, desk, card.task.id, partial(self._claim, desk, card))
+                claims += [] if claim is None else [claim]
+            keep_held(desk, admission, tick)
+            changed = bool(steps or claims)
+            stamp(desk, self.shop.host.id, tick, changed=changed)
+        self._signal(tick, signals)
+        self._start(tick, claims)
+        with looking(self.shop.engine, self.shop.board, self.shop.clock) as desk:
+            tick.notes += tidy(desk, self.shop.home)
+            self._sum_up(tick, desk)
+
+    def _foresee(self, tick: Tick, most: int | None) -> None:
+        """Fill *tick* with what a real one would do: reads only."""
+        watch, seen = self._observe()
+        with looking(self.shop.engine, self.shop.board, self.shop.clock) as desk:
+            note_errors(tick, watch.errors)
+            drafts: list[Draft] = []
+            steps = self._settle(desk, watch, seen)
+            for step in steps:
+                drafts += self._guarded(tick, desk, _card(step), partial(self._tell, tick, desk, step)) or []
+            moved = snapshot.foreseen(desk, drafts)
+            standing = _candidates(desk, self.here)
+            cards = snapshot.merged(standing, moved, desk.now, self.here.host) if moved else standing
+            booked = sum(isinstance(step, Book) for step in steps)
+            admission = self._admit(desk, cards, watch, seen, most, booked=booked, steps=steps)
+            tick.claimed = [
+                {"task": card.task.id, "run": card.task.last_run + 1, "pid": None} for card in admission.starts
+            ]
+            tick.held = by_reason(admission)
+            self._sum_up(tick, desk)
+
+    def _observe(self) -> tuple[snapshot.Watch, dict[Place, Any]]:
+        with looking(self.shop.engine, self.shop.board, self.shop.clock) as desk:
+            watch = snapshot.watch(desk.tx, desk.board)
+        return watch, observe(watch.everyone(), self.shop.host, self.shop.home, ProcessTable.snapshot())
+
+    def _settle(self, desk: Desk, watch: snapshot.Watch, seen: dict[Place, Any]) -> list[Step]:
+        return settle(
+            desk.now,
+            desk.settings,
+            self.here,
+            open_runs=[(watched.run, watched.lease) for watched in watch.open],
+            ending=[watched.run for watched in watch.ending if watched.board == desk.board],
+            liftable=snapshot.liftable(desk.tx, desk.board),
+            seen=of_board(seen, desk.board),
+        )
+
+    def _admit(
+        self,
+        desk: Desk,
+        cards: Iterable[Task],
+        watch: snapshot.Watch,
+        seen: dict[Place, Any],
+        most: int | None,
+        *,
+        booked: int = 0,
+        steps: Iterable[Step] = (),
+    ) -> Admission:
+        remain = [w for w in watch.ending if (s := seen.get((w.board, w.run.task, w.run.run))) and s.members]
+        ended = {step.run.task for step in steps if isinstance(step, Book)}
+        live = snapshot.live(desk, desk.tx, self.here.host, ending=len(remain))
+        if booked:
+            left = [run for run in desk.live() if run.task not in ended]
+            gone = [run for run in desk.live() if run.task in ended and run.by == "spawn"]
+            live = live_of(left, live.host - len(gone))
+        ending = frozenset(w.run.task for w in remain if w.board == desk.board)
+        return admit(desk.now, desk.settings, self.here, cards, live, ending=ending, most=most)
+
+    def _changes_nothing(self, tick: Tick, seen: dict[Place, Any], most: int | None) -> bool:
+        """Whether a tick on this snapshot would write nothing: then no write transaction is opened."""
+        with looking(self.shop.engine, self.shop.board, self.shop.clock) as desk:
+            watch = snapshot.watch(desk.tx, desk.board)
+            if watch.errors or self._settle(desk, watch, seen):
+                return False
+            admission = self._admit(desk, _candidates(desk, self.here), watch, seen, most)
+            if admission.starts or held_changes(desk, admission) or stamp_is_due(desk, self.shop.host.id, tick):
+                return False
+            tick.held = by_reason(admission)
+            return True
+
+    def _tell(self, tick: Tick, desk: Desk, step: Step) -> list[Draft]:
+        """What *step* would come to, told in *tick*."""
+        match step:
+            case Book() | AskStop() | Lift():
+                decision = decide_step(desk, step, self.actor, self._observer)
+                report(tick, step, [draft.kind for draft in decision.drafts], decision.notes)
+                return list(decision.drafts)
+            case Signal(run, signum):
+                tick.stopped.append({"task": run.task, "run": run.run, "signal": int(signum)})
+            case Renew(run, until):
+                tick.renewed.append({"task": run.task, "run": run.run, "lease_until": rfc3339(until)})
+            case Forget():
+                pass
+        return []
+
+    def _apply(self, tick: Tick, desk: Desk, step: Step) -> list[Signal]:
+        """Do *step*; what it must signal once all is committed."""
+        match step:
+            case Book() | AskStop() | Lift():
+                decision = decide_step(desk, step, self.actor, self._observer)
+                recorded = desk.write(decision)
+                report(tick, step, [event.kind for event in recorded], decision.notes)
+            case Signal():
+                return [step]
+            case Renew(run, until):
+                leases.renew(desk.tx, desk.board, run.task, run.run, until=until)
+                tick.renewed.append({"task": run.task, "run": run.run, "lease_until": rfc3339(until)})
+            case Forget(run):
+                leases.release(desk.tx, desk.board, run.task, run.run)
+        return []
+
+    def _claim(self, desk: Desk, card: Start) -> Claim:
+        lock = ids.lock()
+        worker = self.workers[card.worker]
+        event = claimed(
+            desk,
+            known(desk, card.task.id),
+            by="spawn",
+            worker=card.worker,
+            lock_hash=ids.lock_hash(lock),
+            host=self.shop.host.id,
+            boot=self.shop.host.boot,
+            caps=card.caps,
+            on_success=worker.on_success,
+            reviewer=worker.reviewer,
+            result=worker.result,
+            quota=worker.quota,
+        )
+        desk.write(Decision((Draft.of(card.task.id, event, self.actor),)))
+        return Claim(card.task, event.run, worker, lock)
+
+    def _signal(self, tick: Tick, signals: Iterable[Signal]) -> None:
+        """TERM or KILL, to a verified group only; the time of the first is written down for every later tick."""
+        table = ProcessTable.snapshot()
+        for step in signals:
+            run = step.run
+            if run.group is None or not table.signal(run.group, self.shop.host, step.signum):
+                continue
+            folder = run_folder(self.shop.home, self.shop.board, run.task, run.run)
+            write_ending(make_private(folder), self.shop.clock())
+            tick.stopped.append({"task": run.task, "run": run.run, "signal": int(step.signum)})
+            escaped = table.escaped(self.shop.board, run.task, run.run, group=run.group.group)
+            if escaped:
+                tick.notes.append(f"{run.task}: left its group, not signalled: {', '.join(map(str, escaped))}")
+
+    def _start(self, tick: Tick, claims: list[Claim]) -> None:
+        if not claims:
+            return
+        for started in start(self.shop, claims, self.children, self.actor):
+            tick.claimed.append({"task": started.task, "run": started.run, "pid": started.pid})
+            if started.fault is not None:
+                tick.notes.append(f"{started.task}: run {started.run} was not started: {started.fault}")
+
+    def _sum_up(self, tick: Tick, desk: Desk) -> None:
+        tick.live = len(desk.live())
+        tick.position = desk.position
+        tick.next_at = next_at(desk.tx, desk.board, desk.now)
+
+    def _guarded(self, tick: Tick, desk: Desk, task: str, work: Callable[[], _T]) -> _T | None:
+        """Do *work* in a savepoint of its own: a fault on one card is reported, and the others go on."""
+        try:
+            with savepoint(desk.tx):
+                return work()
+        except Exception as fault:  # noqa: BLE001 – whatever it is, it is this card's, and the exit code says so
+            tick.errors.append({"task": task, "error": f"{type(fault).__name__}: {fault}"})
+            return None
+
+    @property
+    def _observer(self) -> str:
+        return f"{self.shop.host.id}:{os.getpid()}"
+
+
+@contextmanager
+def _only_one(home: Path) -> Iterator[bool]:
+    """The host's lock, held for a tick and not for a loop, so that two loops take turns."""
+    descriptor = os.open(make_private(home) / "sweep.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        yield False
+        return
+    try:
+        yield True
+    finally:
+        os.close(descriptor)
+
+
+def _candidates(desk: Desk, here: Here) -> Iterator[Task]:
+    return snapshot.candidates(desk.tx, desk.board, desk.now, here.host)
+
+
+def _card(step: Step) -> str:
+    return step.task if isinstance(step, Lift) else step.run.task

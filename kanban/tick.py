@@ -1,0 +1,70 @@
+"""What one tick of the sweep saw and did: the object that `ledger sweep --json` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+from kanban.plan import AskStop, Book, Lift
+from ledger.clock import rfc3339
+
+
+@dataclass(slots=True)
+class Tick:
+    """What one tick saw and did; a dry run: what a real one would do."""
+
+    at: int
+    dry_run: bool = False
+    skipped: str | None = None
+    booked: list[dict[str, Any]] = field(default_factory=list)
+    stopped: list[dict[str, Any]] = field(default_factory=list)
+    renewed: list[dict[str, Any]] = field(default_factory=list)
+    lifted: list[dict[str, Any]] = field(default_factory=list)
+    claimed: list[dict[str, Any]] = field(default_factory=list)
+    held: dict[str, list[str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    errors: list[dict[str, str | None]] = field(default_factory=list)
+    live: int = 0
+    position: int = 0
+    next_at: int | None = None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is left to wait for: nothing was claimed, no run is live, no ended run's processes remain."""
+        return self.skipped is None and not self.claimed and self.live == 0 and "ending" not in self.held
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that `ledger sweep --json` prints for this tick."""
+        shown: dict[str, Any] = {"tick": rfc3339(self.at), "dry_run": self.dry_run}
+        if self.skipped is not None:
+            return {**shown, "skipped": self.skipped}
+        names = ("booked", "stopped", "renewed", "lifted", "claimed", "held", "notes", "errors", "live", "position")
+        shown.update((name, getattr(self, name)) for name in names)
+        shown["next_at"] = None if self.next_at is None else rfc3339(self.next_at)
+        return shown
+
+
+def report(tick: Tick, step: Book | AskStop | Lift, kinds: list[str], notes: Iterable[str]) -> None:
+    if not kinds:
+        return
+    tick.notes += notes
+    match step:
+        case Book(run, outcome, seen):
+            tick.booked.append(
+                {
+                    "task": run.task,
+                    "run": run.run,
+                    "outcome": str(outcome),
+                    "evidence": seen.evidence.witness,
+                    "events": kinds,
+                }
+            )
+        case AskStop(run, cause):
+            tick.stopped.append({"task": run.task, "run": run.run, "cause": cause})
+        case Lift(task, cause):
+            tick.lifted.append({"task": task, "cause": cause})
+
+
+def note_errors(tick: Tick, errors: Iterable[tuple[str, str]]) -> None:
+    tick.errors += [{"task": task, "error": error} for task, error in errors]

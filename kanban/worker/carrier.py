@@ -1,0 +1,28 @@
+"""The worker's environment: which claim a process speaks for (all of it or nothing)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from kanban.commands import Credential
+from kanban.refusals import Forbidden
+
+TASK, RUN, LOCK = "LEDGER_TASK", "LEDGER_RUN", "LEDGER_LOCK"
+
+
+def own_claim(environ: Mapping[str, str]) -> tuple[str, Credential] | None:
+    """(card, lock) of the worker whose environment this is; none outside of one. Blank means "not a worker".
+
+    Raises `Forbidden` where the card is named but run or lock are missing: half a claim proves nothing.
+    """
+    task = environ.get(TASK, "").strip()
+    if not task:
+        return None
+    run, lock = environ.get(RUN, "").strip(), environ.get(LOCK, "").strip()
+    if not run.isdecimal() or not lock:
+        raise Forbidden(
+            f"this is the environment of a worker of {task}, but {RUN} or {LOCK} is missing",
+            task=task,
+            remedy=f"unset {TASK} to act as an operator",
+        )
+    return task, Credential(lock, int(run))
