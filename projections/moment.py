@@ -7,7 +7,7 @@ from typing import Final
 
 from ledger.events import ENDINGS
 from ledger.recorded import Recorded
-from projections.graph import dead
+from projections.graph import dead, satisfied
 from projections.read_models import World
 from projections.run import Run
 from projections.task import Task
@@ -49,7 +49,7 @@ class Moment:
     def open_children(self, task: Task) -> list[str]:
         """The open cards that wait for *task* and that it does not satisfy."""
         links = self.world.graph.children.get(task.id, {})
-        waiting = [child for child, require in links.items() if task.outcome is None or (task.outcome, require) == ("fail", "ok")]
+        waiting = [child for child, require in links.items() if not satisfied(task.outcome, require)]
         cards = ((child, self.world.tasks.get(child)) for child in waiting if child not in self.unread)
         return [child for child, card in cards if card is not None and not card.closed]
 

@@ -46,7 +46,9 @@ class Wait(NamedTuple):
     require: str
     status: str
     outcome: str | None
+    hold: str | None
     dead: bool
+    position: int
 
 
 def why(tx: Connection, board: str, task_id: str, *, now: int, topic: str | None = None) -> dict[str, Any]:
@@ -119,8 +121,16 @@ def _waits(tx: Connection, board: str, task_id: str) -> list[Wait]:
         if satisfied(outcome, require):
             continue
         never = dead(outcome, require, archived=above is not None and above.archived, known=above is not None)
-        found.append(Wait(parent, require, "unknown" if above is None else status(above), outcome, never))
+        found.append(_wait(parent, require, above, never))
     return found
+
+
+def _wait(parent: str, require: str, above: Task | None, never: bool) -> Wait:
+    if above is None:
+        return Wait(parent, require, "unknown", None, None, never, 0)
+    hold = above.hold if status(above) == "blocked" else None
+    cause, position = (hold.cause, hold.position) if hold is not None else (None, above.position)
+    return Wait(parent, require, status(above), above.outcome, cause, never, position)
 
 
 def _status(past: Past, waits: list[Wait]) -> list[Ground]:
@@ -161,10 +171,11 @@ def _running(last: dict[str, Recorded]) -> list[Ground]:
 
 
 def _waiting(wait: Wait) -> Ground:
-    if wait.dead:
-        ended = f"{wait.status}{': ' + wait.outcome if wait.outcome else ''}"
-        return Ground(f"waiting_for_ever: {wait.parent} is {ended}, the link requires {wait.require}", "§3")
-    return Ground(f"waiting_on {wait.parent} ({wait.status}), the link requires {wait.require}", "§3")
+    why_there = wait.outcome or wait.hold
+    stands = f"{wait.status}{': ' + why_there if why_there else ''}"
+    reason = "waiting_for_ever" if wait.dead else "waiting_on"
+    places = (wait.position,) if wait.position else ()
+    return Ground(f"{reason}: {wait.parent} is {stands}, the link requires {wait.require}", "§3", places)
 
 
 def _hold(past: Past, settings: Settings) -> list[Ground]:

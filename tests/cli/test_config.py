@@ -441,7 +441,6 @@ def test_a_wrong_type_names_the_dotted_key_the_line_what_was_found_and_what_is_w
         ("[assignees.b]", 1, 'assignees.b has no command: write command = ["program", "{prompt}"], or human = true'),
         ("[assignees.b]\ncommand = []", 2, "assignees.b.command names no program"),
         ('[assignees.b]\ncommand = [" "]', 2, "assignees.b.command names no program"),
-        (f"{BUILDER}resume = []", 3, "assignees.builder.resume names no program"),
         (r'assignees.b.command = ["x\u0000"]', 1, "assignees.b.command[0] holds a NUL"),
         (
             '[assignees.d]\ncommand = ["x"]\nhuman = true\nmax_running = 1',
@@ -549,7 +548,6 @@ def test_an_assignee_has_the_defaults_of_the_design(home, cwd):
         quota=(),
         env={},
         max_running=None,
-        resume=None,
         human=False,
     )
 
@@ -567,7 +565,6 @@ def test_every_key_of_an_assignee_is_read(home, cwd):
         quota = ["^You.ve hit your .*limit"]
         env = { ANTHROPIC_API_KEY = "{env:ANTHROPIC_API_KEY}" }
         max_running = 2
-        resume = ["claude", "--continue", "-p", "{prompt}"]
         """,
     )
     assert load(None, {}, cwd, home).config.assignees == {
@@ -580,7 +577,6 @@ def test_every_key_of_an_assignee_is_read(home, cwd):
             quota=("^You.ve hit your .*limit",),
             env={"ANTHROPIC_API_KEY": "{env:ANTHROPIC_API_KEY}"},
             max_running=2,
-            resume=("claude", "--continue", "-p", "{prompt}"),
         )
     }
 
@@ -645,7 +641,6 @@ def test_every_value_is_shown_with_its_origin(home, cwd):
     assert shown["board"] == {"value": "b", "origin": "LEDGER_BOARD"}
     assert shown["log_limit"] == {"value": 20_971_520, "origin": "default"}
     assert shown["assignees.builder.command"] == {"value": ["build", "{prompt}"], "origin": str(path)}
-    assert shown["assignees.builder.resume"] == {"value": None, "origin": "default"}
     assert {name: one for name, one in shown.items() if "dana" in name} == {
         "assignees.dana.human": {"value": True, "origin": str(path)}
     }

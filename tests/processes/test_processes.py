@@ -210,9 +210,7 @@ def test_a_group_led_by_another_counts_only_while_the_bound_pid_lives(start):
     binding = bound(leader)._replace(pid=child, start_tick=start_tick(child))
     assert {child, other} <= set(members(binding))
     os.kill(child, signal.SIGKILL)
-    assert is_zombie(child)
-    assert other in members(binding)
-    leader.kill()
+    leader.kill()  # else it might keep the child as a zombie, which still bears its number
     until(lambda: child not in ProcessTable.snapshot().processes)
     assert start_tick(other) is not None
     assert members(binding) == ()

@@ -1,0 +1,107 @@
+"""Holes, the chain and the words of a log, event by event, as its rows are stored (RULES §2, §9, §10). Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ledger.chain import envelope, next_hash, words_digest
+from ledger.recorded import Recorded
+from ledger.store import Head
+from projections.divergence import Divergence
+
+SALT = 32  # bytes
+
+
+class Chain:
+    """The log so far: its last position, instant and hash, and what was found wrong with it.
+
+    After a hash that differs the chain goes on from the stored one, or, where that is the forged one, from the
+    recomputed one: so one forged event is one divergence, and the first forged byte is the one that is named.
+    """
+
+    def __init__(self, first: bytes) -> None:
+        self.found: list[Divergence] = []
+        self.position = 0
+        self.at = 0
+        self.hash = first
+        self.worded = 0
+        """How many events had their words."""
+        self.wordless: dict[int, str] = {}
+        self._instead: bytes | None = None
+        self._versions: dict[str, int] = {}
+
+    def take(self, row: tuple[Any, ...]) -> None:
+        """Check the next stored row, its columns in the order of `Recorded`."""
+        (board, position, task, version, kind, schema, at, actor_kind, actor_name, actor_host, run, outcome,
+         command_id, facts, digest, stored, salt, words) = row  # fmt: skip
+        last = self._versions.get(task, 0)
+        if position != self.position + 1 or version != last + 1 or at < self.at:
+            self._holes(row, last)
+        self.position, self.at, self._versions[task] = position, at, version
+        if words is None:
+            self.wordless[position] = task
+        else:
+            self.worded += 1
+            if len(salt) != SALT or words_digest(salt, words) != digest:
+                self._say(row, "§10 words", digest, words_digest(salt, words), "its words are not those that were hashed")
+        text = envelope(
+            board=board, position=position, task=task, version=version, kind=kind, schema=schema, at=at,
+            actor_kind=actor_kind, actor_name=actor_name, actor_host=actor_host, run=run, outcome=outcome,
+            command_id=command_id,
+        )  # fmt: skip
+        computed = next_hash(self.hash, text, facts, digest)
+        if computed != stored:
+            self._broken(row, computed, text)
+        elif self._instead is not None:
+            self._instead = None
+        self.hash = stored
+
+    def damaged(self, row: tuple[Any, ...], fault: Exception) -> None:
+        """Go on after a row whose columns are not even of the right types."""
+        self._say(row, "§10 chain", None, None, f"its stored columns cannot be hashed: {type(fault).__name__}: {fault}")
+        event = Recorded._make(row)
+        self.position = event.position if isinstance(event.position, int) else self.position + 1
+        self.hash = event.hash if isinstance(event.hash, bytes) else b""
+        self._instead = None
+
+    def end(self, head: Head, redacted: dict[int, int]) -> None:
+        """The whole log is read: compare it with the board's row. *redacted*: the named position → the last naming it."""
+        self._wordless(redacted)
+        found = (self.position, self.at, self.hash)
+        if found == head[1:]:
+            return
+        if head.position != self.position:
+            text = f"the head says that the log ends at position {head.position}, it ends at {self.position}"
+            self.found.append(Divergence(None, self.position, "§9 head", head.position, self.position, text))
+            return
+        for name, stored, computed in zip(("at", "hash"), head[2:], found[1:], strict=True):
+            if stored != computed:
+                text = f"the head's {name} is not that of the last event"
+                self.found.append(Divergence(None, self.position, "§9 head", stored, computed, text))
+
+    def _wordless(self, redacted: dict[int, int]) -> None:
+        for position, task in self.wordless.items():
+            if redacted.get(position, 0) <= position:
+                text = "its words are gone, and no later `redacted` names it"
+                self.found.append(Divergence(task, position, "§10 words", None, "words", text))
+
+    def _holes(self, row: tuple[Any, ...], last: int) -> None:
+        event = Recorded._make(row)
+        for name, stored, expected in (("position", event.position, self.position + 1), ("version", event.version, last + 1)):
+            if stored != expected:
+                of = f" of {event.task or 'the board'}" if name == "version" else ""
+                self._say(row, f"§2 {name}", stored, expected, f"{name} {stored}{of} after {expected - 1}")
+        if event.at < self.at:
+            self._say(row, "§2 at", event.at, self.at, "its instant is before that of the event before it")
+
+    def _broken(self, row: tuple[Any, ...], computed: bytes, text: str) -> None:
+        event = Recorded._make(row)
+        instead, self._instead = self._instead, None
+        if instead is not None and next_hash(instead, text, event.facts_text, event.words_digest) == event.hash:
+            return
+        self._instead = computed
+        self._say(row, "§10 chain", event.hash, computed, "its hash is not that of its columns after the event before it")
+
+    def _say(self, row: tuple[Any, ...], rule: str, stored: Any, computed: Any, text: str) -> None:
+        event = Recorded._make(row)
+        self.found.append(Divergence(event.task, event.position, rule, stored, computed, text))

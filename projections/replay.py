@@ -1,0 +1,269 @@
+"""The audit: refold a whole log, recompute its chain, judge each event, compare with what is stored (RULES §9).
+
+What it cannot say: whether a process or a lease was seen truly, and whether a tail was cut off together with the
+board's row (a checkpoint kept elsewhere can).
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, Final
+
+from sqlalchemy import Connection, Engine, Select, func, outerjoin, select
+
+from ledger.chain import first_hash
+from ledger.database import reading
+from ledger.errors import NewerSchema, UnknownKind, UnknownTask, Unreadable
+from ledger.events import SCHEMAS
+from ledger.recorded import Recorded, valid
+from ledger.schema import events, words
+from ledger.store import Head, head
+from ledger.upcasters import upcast
+from projections.chained import Chain
+from projections.compared import Comparison
+from projections.divergence import Divergence
+from projections.legality import Judge
+from projections.raw import pages
+from projections.read_models import World
+
+__all__ = ["Divergence", "Replay", "replay"]
+
+_scan = json.JSONDecoder().scan_once
+_CHAIN_COLUMNS: Final = (
+    events.c.board, events.c.position, events.c.task, events.c.version, events.c.kind, events.c.schema, events.c.at,
+    events.c.actor_kind, events.c.actor_name, events.c.actor_host, events.c.run, events.c.outcome,
+    events.c.command_id, events.c.facts, events.c.words_digest, events.c.hash, words.c.salt, words.c.words,
+)  # fmt: skip
+_CANNOT_SAY: Final = (
+    "processes, leases and quota patterns are taken as they were written; a tail cut off together with the board's row "
+    "shows only against a checkpoint kept elsewhere"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What a replay found. *digest* is of the refolded rows alone: equal logs have equal digests, wherever stored."""
+
+    events: int
+    tasks: int
+    seconds: float
+    events_per_second: int
+    digest: str
+    position: int
+    hash: str
+    divergences: tuple[Divergence, ...]
+    notes: tuple[str, ...]
+
+    def as_json(self) -> dict[str, Any]:
+        """The object that `ledger replay --json` prints."""
+        shown = {name: getattr(self, name) for name in self.__slots__}
+        return {
+            **shown,
+            "seconds": round(self.seconds, 3),
+            "notes": list(self.notes),
+            "divergences": [divergence.as_json() for divergence in self.divergences],
+        }
+
+
+def replay(
+    engine: Engine,
+    board: str,
+    *,
+    task: str | None = None,
+    until: int | None = None,
+    strict: bool = False,
+    progress: Callable[[int, int], None] | None = None,
+) -> Replay:
+    """Refold the log of *board* in one read transaction and say all that differs from the rules or from the store.
+
+    The whole log is always folded: a card's legality rests on other cards. *task*: only its divergences, and those
+    that are no card's, are reported. *until*: up to that position; what is stored stands at the head, so it is
+    compared there only. *strict*: every event goes through Pydantic. *progress* hears (events done, events in all).
+    Raises `UnknownBoard`, `UnknownTask`.
+    """
+    started = time.perf_counter()
+    with reading(engine) as tx:
+        last = head(tx, board)
+        auditor = _Auditor(tx, board, last, until=until, strict=strict)
+        auditor.read(progress)
+        found, digest = auditor.end(task)
+    if task is not None and task not in auditor.streams and not found:
+        raise UnknownTask(task)
+    seconds = time.perf_counter() - started
+    return Replay(
+        events=auditor.count,
+        tasks=len(auditor.streams) if task is None else 1,
+        seconds=seconds,
+        events_per_second=round(auditor.count / max(seconds, 1e-6)),
+        digest=digest,
+        position=auditor.chain.position,
+        hash=auditor.chain.hash.hex(),
+        divergences=found,
+        notes=auditor.notes,
+    )
+
+
+class _Read(Recorded):
+    """An event whose facts are decoded once, however many read them: the fold, the graph, the judge."""
+
+    @cached_property
+    def facts(self) -> dict[str, Any]:  # type: ignore[override]
+        """The facts in their newest shape. Raises `UnknownKind`, `NewerSchema`."""
+        text = self.facts_text
+        try:
+            facts, end = _scan(text, 0)
+        except StopIteration:
+            end = -1
+        if end != len(text):
+            facts = json.loads(text)
+        if SCHEMAS.get(self.kind) == self.schema:
+            return facts  # type: ignore[no-any-return]
+        return upcast(self.kind, self.schema, facts, position=self.position)
+
+
+class _Auditor:
+    """One pass over a log: chain, judgement and fold side by side."""
+
+    def __init__(self, tx: Connection, board: str, last: Head, *, until: int | None, strict: bool) -> None:
+        self.tx, self.board, self.last, self.strict = tx, board, last, strict
+        self.until = until
+        self.chain = Chain(first_hash(last.board_id))
+        self.world = World()
+        self.judge = Judge(self.world)
+        self.count = 0
+        self._found: list[Divergence] = []
+        self._redacted: dict[int, int] = {}
+        self._cut = until is not None and until < last.position
+
+    @property
+    def streams(self) -> set[str]:
+        """The cards that the log tells of."""
+        return self.world.tasks.keys() | (self.judge.moment.unread - {""})
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What this replay did not look at."""
+        told = [_CANNOT_SAY]
+        if self._cut:
+            told.append(
+                f"what is stored stands at position {self.last.position}: not compared with the fold at {self.chain.position}"
+            )
+        if self.judge.blind:
+            told.append("the board's own stream could not be read: no event after that was judged")
+        return tuple(told)
+
+    def read(self, progress: Callable[[int, int], None] | None) -> None:
+        """Take every event of the log, in order."""
+        total = self.last.position if self.until is None else min(self.until, self.last.position)
+        for page in pages(self.tx, self._query()):
+            for row in page:
+                self._take(row)
+            self.count += len(page)
+            if progress is not None:
+                progress(self.count, max(total, self.count))
+
+    def end(self, task: str | None) -> tuple[tuple[Divergence, ...], str]:
+        """All that was found, in the order of the log, and the digest of the refold."""
+        self._stray_words()
+        if self._cut:
+            self._redactions_to_come()
+            self.chain.end(Head(self.last.board_id, self.chain.position, self.chain.at, self.chain.hash), self._redacted)
+        else:
+            self.chain.end(self.last, self._redacted)
+        self._identity()
+        comparison = Comparison(self.world, task=task, unread=frozenset(self.judge.moment.unread))
+        digest = comparison.run(None if self._cut else partial(pages, self.tx), self.board)
+        found = [*self.chain.found, *self._found, *self.judge.close(cut=self._cut), *comparison.found]
+        if task is not None:
+            found = [each for each in found if each.task in {None, "", task}]
+        found.sort(key=lambda each: self.last.position + 1 if each.position is None else each.position)
+        return tuple(each._replace(task=each.task or None) for each in found), digest
+
+    def _query(self) -> Select[Any]:
+        joined = outerjoin(events, words, (events.c.board == words.c.board) & (events.c.position == words.c.position))
+        query = select(*_CHAIN_COLUMNS).select_from(joined).where(events.c.board == self.board)
+        if self.until is not None:
+            query = query.where(events.c.position <= self.until)
+        return query.order_by(events.c.position)
+
+    def _take(self, row: tuple[Any, ...]) -> None:
+        try:
+            self.chain.take(row)
+        except (TypeError, AttributeError, ValueError) as fault:
+            self.chain.damaged(row, fault)
+        event = _Read._make(row)
+        if event.task in self.judge.moment.unread:
+            self._pass(event)
+            return
+        was = self.world.tasks.get(event.task)
+        try:
+            self.judge.before(event)
+            self.world.evolve(event)
+            self.judge.after(event, was)
+            if event.kind == "redacted":
+                self._redacted[event.facts["redacts"]] = event.position
+            if self.strict:
+                self._validate(event)
+        except Exception as fault:  # noqa: BLE001 – whatever it is, it is this card's, and the others go on
+            self._unreadable(event, fault)
+
+    def _pass(self, event: _Read) -> None:
+        """An event of a card that cannot be folded any more: its children and the caps go on as far as it can be read."""
+        try:
+            self.world.graph.evolve(event)
+            self.judge.moment.take(event)
+        except Exception:  # noqa: BLE001, S110 – its stream has been reported
+            pass
+
+    def _unreadable(self, event: Recorded, fault: Exception) -> None:
+        match fault:
+            case UnknownKind(kind=kind):
+                stored, known, rule = kind, None, "§2 kind"
+            case NewerSchema(schema=schema):
+                stored, known, rule = schema, SCHEMAS.get(event.kind), "§2 schema"
+            case _:
+                stored, known, rule = event.facts_text, None, "§2 shape"
+        text = str(fault) if isinstance(fault, Unreadable) else f"{event.kind}: {type(fault).__name__}: {fault}"
+        self.judge.stop(event.task)
+        text += "; the fold of this card stops here" if event.task else "; the fold of the board's own stream stops here"
+        self._found.append(Divergence(event.task, event.position, rule, stored, known, text))
+
+    def _validate(self, event: Recorded) -> None:
+        wrong = valid(event)
+        if wrong is not None:
+            self._found.append(Divergence(event.task, event.position, "§2 shape", event.facts_text, None, wrong))
+
+    def _identity(self) -> None:
+        """The board's row carries the identity that its first event gave it."""
+        told = self.world.settings.board_id
+        if self.count == 0 and self.until is None:
+            text = "the log is empty: a board begins with board_created"
+            self._found.append(Divergence(None, None, "§9 head", None, "board_created", text))
+        elif self.count and told != self.last.board_id and "" not in self.judge.moment.unread:
+            text = "the board's id is not the one that board_created gave it"
+            self._found.append(Divergence(None, 1, "§9 head", self.last.board_id, told, text))
+
+    def _stray_words(self) -> None:
+        """Words at a position that has no event; looked for only where there are more of them than events had."""
+        mine = words.c.board == self.board
+        up_to = mine if self.until is None else mine & (words.c.position <= self.until)
+        if self.tx.execute(select(func.count()).select_from(words).where(up_to)).scalar() == self.chain.worded:
+            return
+        standing = select(events.c.position).where(events.c.board == self.board)
+        for (position,) in self.tx.execute(select(words.c.position).where(up_to, words.c.position.not_in(standing))):
+            text = "words without an event"
+            self._found.append(Divergence(None, position, "§10 words", "words", None, text))
+
+    def _redactions_to_come(self) -> None:
+        """The `redacted` that stand after *until*: words are gone from the day that they were redacted."""
+        if not self.chain.wordless:
+            return
+        later = select(events.c.position, events.c.facts).where(
+            events.c.board == self.board, events.c.position > self.chain.position, events.c.kind == "redacted"
+        )
+        for position, facts in self.tx.execute(later):
+            self._redacted[json.loads(facts)["redacts"]] = position
