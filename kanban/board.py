@@ -16,11 +16,13 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from pydantic import ValidationError
 from sqlalchemy import Engine
 
 from kanban import commands as c
+from kanban.address import Address, address_of
 from kanban.claims import Granted, HandClaim, claim_by_hand, ending_cards
-from kanban.config import Loaded, home_of, load
+from kanban.config import Loaded
 from kanban.decide import decide, decide_beat
 from kanban.desk import Desk, again, at_desk, looking
 from kanban.hosts import Host, default_cap, this_host
@@ -29,11 +31,11 @@ from kanban.snapshot import liftable
 from kanban.starting import Shop
 from kanban.sweep import Sweeper
 from kanban.tick import Tick
-from kanban.worker.carrier import own_claim
+from kanban.worker.carrier import operators_only, own_claim
 from kanban.workspaces import check_spec
 from ledger import ids
 from ledger.clock import Clock, system_clock
-from ledger.errors import UnknownTask
+from ledger.errors import InvalidInput, UnknownTask
 from ledger.events import Actor, Children
 from ledger.recorded import Recorded
 from ledger.store import by_command, follow, read_board, read_task
@@ -100,19 +102,14 @@ class Board:
 
         Raises `StoreMissing` and its kin (it never creates anything), `UnknownBoard`, `ConfigFault`.
         """
-        home = home_of(environ)
-        flags = {"board": name, "database": url, "actor": actor}
-        loaded = load(config, environ, cwd or Path.cwd(), home, flags=flags)
-        address = loaded.config.database or f"sqlite:///{home}/ledger.db"
-        board = cls(
-            open_store(address),
-            loaded.config.board or "default",
-            url=address,
-            home=home,
-            loaded=loaded,
-            clock=clock,
-            environ=environ,
-        )
+        at = address_of(url, name, actor=actor, config=config, environ=environ, cwd=cwd)
+        return cls.at(at, environ=environ, clock=clock)
+
+    @classmethod
+    def at(cls, at: Address, *, environ: Mapping[str, str] = os.environ, clock: Clock = system_clock) -> Self:
+        """The board at an address that is known already; raises as `open` does."""
+        engine = open_store(at.url)
+        board = cls(engine, at.board, url=at.url, home=at.home, loaded=at.loaded, clock=clock, environ=environ)
         with board._closing_on_fault(), board.look() as desk:
             desk.settings  # noqa: B018 – the board must be there
         return board
@@ -141,13 +138,29 @@ class Board:
             earlier = None if command_id is None else by_command(desk.tx, self.name, command_id)
             if earlier is not None:
                 return self._answer(desk, earlier.task, changed=False, replayed=True), None
-            decision = decide(desk, command, self.actor, self.own)
+            decision = self._decided(desk, command)
             recorded = desk.write(decision, command_id=command_id)
             task = decision.replayed or str(getattr(command, "task", ""))
             answer = self._answer(
                 desk, task, changed=bool(recorded), replayed=decision.replayed is not None, notes=decision.notes
             )
         return answer, decision.refusal
+
+    def _decided(self, desk: Desk, command: Any) -> c.Decision:
+        try:
+            return decide(desk, command, self.actor, self.own)
+        except ValidationError as fault:
+            first = fault.errors(include_url=False)[0]
+            what = ".".join(str(part) for part in first["loc"]) or type(command).__name__
+            raise InvalidInput(f"{what}: {first['msg']}", task=getattr(command, "task", None)) from None
+
+    def foresee(self, command: Any) -> list[dict[str, str]]:
+        """The events that *command* would append now, as `{"task", "kind"}`; nothing is written."""
+        with self.look() as desk:
+            decision = self._decided(desk, command)
+            if decision.refusal is not None:
+                raise decision.refusal
+            return [{"task": draft.task, "kind": draft.kind} for draft in decision.drafts]
 
     def _answer(
         self, desk: Desk, task: str, *, changed: bool, replayed: bool = False, notes: tuple[str, ...] = ()
@@ -223,6 +236,26 @@ class Board:
     def unblock(self, task: str, *, reason: str | None = None) -> Answer:
         """Lift the hold or the cooldown; counters from zero. Operators only."""
         return self.do(c.Unblock(task, reason))
+
+    def unblock_many(
+        self, tasks: Sequence[str] = (), *, cause: str | None = None, reason: str | None = None, dry_run: bool = False
+    ) -> list[Answer]:
+        """Lift the holds of *tasks*, or of every card held by *cause*: all of them, or none if one is refused."""
+        operators_only(self.environ, "unblock")
+        desks = self.look if dry_run else lambda: at_desk(self.engine, self.name, self.clock)
+
+        def once() -> list[Answer]:
+            with desks() as desk:
+                chosen = list(tasks) if cause is None else _held_by(desk, cause)
+                return [self._unblocked(desk, c.Unblock(task, reason), dry_run=dry_run) for task in chosen]
+
+        return again(once)  # type: ignore[no-any-return]  # `again` is untyped on purpose
+
+    def _unblocked(self, desk: Desk, command: c.Unblock, *, dry_run: bool) -> Answer:
+        decision = self._decided(desk, command)
+        if not dry_run:
+            desk.write(decision)
+        return self._answer(desk, command.task, changed=bool(decision.drafts))
 
     def stop(self, task: str, *, reason: str = "stopped by an operator") -> Answer:
         """End the card's run, if there is one, and block the card until a person unblocks it."""
@@ -379,6 +412,7 @@ class Board:
 
     def rebuild(self) -> int:
         """Fold the projections anew beside the old ones and swap them; the position they stand at."""
+        operators_only(self.environ, "db rebuild")
         return read_models.rebuild(self.engine, self.name)
 
     # Questions: nothing below appends anything -------------------------------------------------------------------
@@ -452,18 +486,20 @@ class Board:
     @cached_property
     def actor(self) -> Actor:
         """The operator that acts here: `--actor`, configuration, or the user's name."""
-        return Actor(kind="operator", name=self.loaded.config.actor or _user(self.environ), host=self.host.id)
+        return _operator(self.loaded, self.environ, self.host)
 
     def _speaker(self, task: str | None, run: int | None, lock: str | None) -> tuple[str, c.Credential | None]:
         """The card, and the claim that speaks for it: given, or from the worker's environment; none: an operator."""
         own = self.own
-        card = task or (own[0] if own is not None else None)
+        card = task if task is not None or own is None else own[0]
         if card is None:
-            raise UnknownTask("(none)")
+            raise InvalidInput("no card is named, and this is no worker's environment", remedy="name the card's id")
         if lock is not None:
             return card, c.Credential(lock, run)
         if own is not None and own[0] == card:
-            return card, own[1]
+            return card, c.Credential(own[1].lock, run or own[1].run)
+        if run is not None:
+            raise InvalidInput(f"{card}: run {run} is named without its lock", task=card, remedy="give --lock too")
         return card, None
 
     def _made_by(self) -> tuple[str, int] | None:
@@ -480,6 +516,20 @@ class Board:
 
         stack.push(close)
         return stack
+
+
+def operator(at: Address, environ: Mapping[str, str]) -> Actor:
+    """Who acts at an address whose board may not be there yet."""
+    return _operator(at.loaded, environ, this_host(at.home))
+
+
+def _operator(loaded: Loaded, environ: Mapping[str, str], host: Host) -> Actor:
+    return Actor(kind="operator", name=loaded.config.actor or _user(environ), host=host.id)
+
+
+def _held_by(desk: Desk, cause: str) -> list[str]:
+    blocked = queries.list_tasks(desk.tx, desk.board, status="blocked", limit=None)["tasks"]
+    return [task["id"] for task in blocked if task["hold"]["cause"] == cause]
 
 
 def _needed(task: str, claim: c.Credential | None) -> c.Credential:

@@ -1,14 +1,20 @@
-"""Founding a store and a board: what `ledger init` does, and nothing else does (DESIGN: only `init` creates)."""
+"""Founding a store and a board: what `ledger init` does, and nothing else does."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import Engine, inspect
 
+from kanban.address import Address
+from kanban.board import operator
 from kanban.commands import Decision
+from kanban.config import TEMPLATE
 from kanban.desk import Desk
+from kanban.worker.carrier import operators_only
 from ledger import ids
 from ledger.clock import Clock
 from ledger.database import connect, masked, reading, writing
@@ -21,6 +27,24 @@ from projections.policy import Policy
 
 DEFAULT = Policy()
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Founded:
+    """What `ledger init` came to: the board, whether it is new, and the settings file that was written, if one was."""
+
+    board: str
+    board_id: str
+    url: str
+    new: bool
+    template: Path | None
+
+
+def found_at(at: Address, environ: Mapping[str, str], clock: Clock) -> Founded:
+    """Make store, board and a commented `ledger.toml` at *at*, whichever of them is not there. Raises as `found`."""
+    operators_only(environ, "init")
+    board_id, new = found(at.url, at.board, operator(at, environ), clock)
+    return Founded(at.board, board_id, at.url, new, write_template(at.home, TEMPLATE))
 
 
 def found(url: str, board: str, actor: Actor, clock: Clock, policy: Policy = DEFAULT) -> tuple[str, bool]:

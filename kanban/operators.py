@@ -63,6 +63,8 @@ EDITABLE: Final = (
     "lane",
 )
 
+LONGEST_NAME: Final = 200
+
 
 def one(task: str, event: Event, actor: Actor) -> Decision:
     """The decision that appends exactly *event*."""
@@ -113,7 +115,7 @@ def create(view: View, command: Create, actor: Actor) -> Decision:
     earlier = view.created_with(command.key) if command.key is not None else None
     if earlier is not None:
         draft = Draft.of(earlier.task, event, actor)
-        if (draft.facts_text, draft.words_text) != (earlier.facts_text, earlier.words_text):
+        if not _same_request(draft, earlier):
             raise Conflict(str(command.key), earlier.task)
         return Decision(replayed=earlier.task)
     for parent, require in command.parents:
@@ -144,20 +146,43 @@ def _created(command: Create) -> e.Created:
     return e.Created(
         title=_said(command.title, "a title"),
         body=command.body,
-        assignee=command.assignee,
+        assignee=_maybe_named(command.assignee, "an assignee"),
         priority=command.priority,
-        parents=tuple(e.Parent(task=task, require=_require(require)) for task, require in command.parents),
-        labels=command.labels,
-        tenant=command.tenant,
+        parents=_parents(command.parents),
+        labels=tuple(dict.fromkeys(named(label, "a label") for label in command.labels)),
+        tenant=_maybe_named(command.tenant, "a tenant"),
         max_retries=command.max_retries,
         max_runtime=command.max_runtime,
         workspace=command.workspace,
         goal=None if command.goal_max_turns is None else e.Goal(max_turns=command.goal_max_turns),
         lane=command.lane,
         host=command.host,
-        key=command.key,
+        key=_maybe_named(command.key, "a key"),
         made_by=None if command.made_by is None else e.RunRef(task=command.made_by[0], run=command.made_by[1]),
     )
+
+
+def _same_request(draft: Draft, earlier: Recorded) -> bool:
+    """Whether a key says its first request again, whichever run of a worker asks; redacted words equal nothing."""
+    facts, known_facts = draft.as_if(position=0, version=0, at=0).facts, earlier.facts
+    facts.pop("made_by"), known_facts.pop("made_by")
+    return (facts, draft.words_text) == (known_facts, earlier.words_text)
+
+
+def _parents(wanted: tuple[tuple[str, str], ...]) -> tuple[e.Parent, ...]:
+    """Each parent once; the last requirement said of it counts."""
+    return tuple(e.Parent(task=task, require=_require(require)) for task, require in dict(wanted).items())
+
+
+def named(name: str, what: str) -> str:
+    """A name that people and tables can hold: not blank, printable, at most 200 characters."""
+    if not name.strip() or not name.isprintable() or len(name) > LONGEST_NAME:
+        raise InvalidInput(f"{name[:60]!r} cannot be {what}", remedy="1 to 200 printable characters")
+    return name
+
+
+def _maybe_named(name: str | None, what: str) -> str | None:
+    return None if name is None else named(name, what)
 
 
 def _edit(view: View, command: Edit, actor: Actor) -> Decision:
@@ -173,6 +198,11 @@ def _edit(view: View, command: Edit, actor: Actor) -> Decision:
         return NOTHING
     if "title" in changes:
         _said(changes["title"], "a title")
+    for name in ("max_retries", "max_runtime"):
+        if changes.get(name) is not None and changes[name] < 1:
+            raise InvalidInput(f"{name} must be 1 or more", task=task.id, remedy="none: the policy's limit")
+    if changes.get("lane") not in {None, "work", "triage"}:
+        raise InvalidInput(f"no card can be sent to lane {changes['lane']!r}", task=task.id, remedy="work or triage")
     values = {name: value for name, value in changes.items() if name not in {"title", "body"}}
     edited = e.Edited(
         fields=tuple(sorted(changes)), values=values, title=changes.get("title"), body=changes.get("body")
@@ -202,6 +232,7 @@ def _assign(view: View, command: Assign, actor: Actor) -> Decision:
     task = known(view, command.task)
     _refuse_closed(task)
     role: Literal["assignee", "reviewer"] = command.role or ("reviewer" if task.lane == "review" else "assignee")
+    _maybe_named(command.to, f"a {role}")
     previous = getattr(task.card, role)
     if previous == command.to:
         return NOTHING

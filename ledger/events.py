@@ -17,9 +17,10 @@ WORD: Final = "word"
 Word = Annotated[str, WORD]
 Words = Annotated[str | None, WORD]
 Data = Annotated[JsonValue, WORD]
-Instant = Annotated[int, Field(description="microseconds UTC")]
-Limit = Annotated[int, Field(ge=1)]
-Seconds = Annotated[int, Field(ge=0, description="seconds")]
+Instant = Annotated[int, Field(ge=0, le=253_402_300_799_999_999, description="microseconds UTC, up to the year 9999")]
+Limit = Annotated[int, Field(ge=1, le=1_000_000_000)]
+Seconds = Annotated[int, Field(ge=0, le=1_000_000_000, description="seconds")]
+Priority = Annotated[int, Field(ge=-1_000_000_000, le=1_000_000_000)]
 
 
 class Outcome(StrEnum):
@@ -104,8 +105,8 @@ class Scope(_Frozen):
 class Usage(_Frozen):
     """What a run says it has used: tokens and cost. Unknown is none, never 0."""
 
-    tokens: Annotated[int, Field(ge=0)] | None
-    cost: Annotated[Decimal, Field(ge=0)] | None
+    tokens: Annotated[int, Field(ge=0, le=2**60)] | None
+    cost: Annotated[Decimal, Field(ge=0, le=10**12)] | None
 
 
 class Cap(_Frozen):
@@ -175,7 +176,7 @@ class Created(Event):
     title: Word
     body: Words
     assignee: str | None
-    priority: int
+    priority: Priority
     parents: tuple[Parent, ...]
     labels: tuple[str, ...]
     tenant: str | None

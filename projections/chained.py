@@ -34,6 +34,10 @@ class Chain:
         """Check the next stored row, its columns in the order of `Recorded`."""
         (board, position, task, version, kind, schema, at, actor_kind, actor_name, actor_host, run, outcome,
          command_id, facts, digest, stored, salt, words) = row  # fmt: skip
+        if not (
+            type(position) is type(version) is type(schema) is type(at) is int and (run is None or type(run) is int)
+        ):
+            raise TypeError("a number is none")
         last = self._versions.get(task, 0)
         if position != self.position + 1 or version != last + 1 or at < self.at:
             self._holes(row, last)
@@ -42,8 +46,9 @@ class Chain:
             self.wordless[position] = task
         else:
             self.worded += 1
-            if len(salt) != SALT or words_digest(salt, words) != digest:
-                self._say(row, "§10 words", digest, words_digest(salt, words), "its words are not those that were hashed")
+            said = words_digest(salt, words)
+            if said != digest or len(salt) != SALT:
+                self._say(row, "§10 words", digest, said, "its words are not those that were hashed")
         text = envelope(
             board=board, position=position, task=task, version=version, kind=kind, schema=schema, at=at,
             actor_kind=actor_kind, actor_name=actor_name, actor_host=actor_host, run=run, outcome=outcome,
@@ -58,17 +63,21 @@ class Chain:
 
     def damaged(self, row: tuple[Any, ...], fault: Exception) -> None:
         """Go on after a row whose columns are not even of the right types."""
-        self._say(row, "§10 chain", None, None, f"its stored columns cannot be hashed: {type(fault).__name__}: {fault}")
         event = Recorded._make(row)
         self.position = event.position if isinstance(event.position, int) else self.position + 1
+        text = f"its stored columns cannot be hashed: {type(fault).__name__}: {fault}"
+        self.found.append(Divergence(str(event.task), self.position, "§10 chain", None, None, text))
         self.hash = event.hash if isinstance(event.hash, bytes) else b""
         self._instead = None
 
-    def end(self, head: Head, redacted: dict[int, int]) -> None:
-        """The whole log is read: compare it with the board's row. *redacted*: the named position → the last naming it."""
+    def end(self, head: Head | None, redacted: dict[int, int]) -> None:
+        """The log is read: compare it with the board's row (none: it stands further on), missing words with redactions.
+
+        *redacted*: the named position → the last position that names it.
+        """
         self._wordless(redacted)
         found = (self.position, self.at, self.hash)
-        if found == head[1:]:
+        if head is None or found == head[1:]:
             return
         if head.position != self.position:
             text = f"the head says that the log ends at position {head.position}, it ends at {self.position}"
@@ -87,7 +96,8 @@ class Chain:
 
     def _holes(self, row: tuple[Any, ...], last: int) -> None:
         event = Recorded._make(row)
-        for name, stored, expected in (("position", event.position, self.position + 1), ("version", event.version, last + 1)):
+        numbers = (("position", event.position, self.position + 1), ("version", event.version, last + 1))
+        for name, stored, expected in numbers:
             if stored != expected:
                 of = f" of {event.task or 'the board'}" if name == "version" else ""
                 self._say(row, f"§2 {name}", stored, expected, f"{name} {stored}{of} after {expected - 1}")
@@ -100,7 +110,8 @@ class Chain:
         if instead is not None and next_hash(instead, text, event.facts_text, event.words_digest) == event.hash:
             return
         self._instead = computed
-        self._say(row, "§10 chain", event.hash, computed, "its hash is not that of its columns after the event before it")
+        said = "its hash is not that of its columns after the event before it"
+        self._say(row, "§10 chain", event.hash, computed, said)
 
     def _say(self, row: tuple[Any, ...], rule: str, stored: Any, computed: Any, text: str) -> None:
         event = Recorded._make(row)

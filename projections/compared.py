@@ -15,7 +15,11 @@ from projections.divergence import Divergence
 from projections.read_models import World
 from projections.rows import run_row, settings_row, task_row
 
-_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode
+_encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
+
+
+def _bytes(value: Any) -> bytes:
+    return _encode(value).encode("utf-8", "surrogatepass")  # a forged fact may hold anything
 
 
 class _Shape(NamedTuple):
@@ -85,12 +89,12 @@ class Comparison:
         return self._digest.hexdigest()
 
     def _expected(self, shape: _Shape, *, keep: bool) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-        self._digest.update(_encode([shape.table.name, shape.names]).encode())
+        self._digest.update(_bytes([shape.table.name, shape.names]))
         expected = {}
         owner = shape.names.index(shape.owner) if shape.owner else None
         for folded in rows(self.world, shape.table.name):
             row = shape.pick(folded)
-            self._digest.update(_encode(row).encode())
+            self._digest.update(_bytes(row))
             if keep and self._wanted("" if owner is None else row[owner]):
                 expected[row[: shape.key]] = row
         return expected
@@ -112,7 +116,7 @@ class Comparison:
         last = self.world.settings.position if owner == "" else card.position if card is not None else None
         which = " ".join(str(part) for part in row[: shape.key]) or "of the board"
         if stored is None or computed is None:
-            text = f"{name}: the row {which} is {'missing' if stored is None else 'no event\'s'}"
+            text = f"{name}: the row {which} " + ("is missing" if stored is None else "stands there without an event")
             self._say(owner, last, shape.said(stored), shape.said(computed), text)
             return
         for column, was, should in zip(shape.names, stored, computed, strict=True):
@@ -136,7 +140,7 @@ def rows(world: World, table: str) -> Iterator[dict[str, Any]]:
                 yield run_row(run)
         case "links":
             for child, parents in sorted(world.graph.parents.items()):
-                for parent, require in sorted(parents.items()):
+                for parent, require in sorted(parents.items(), key=str):
                     yield {"child": child, "parent": parent, "require": require}
         case _:
             yield settings_row(world.settings)

@@ -9,9 +9,9 @@ from typing import Final
 
 from ledger.recorded import Recorded
 from projections.budgets import at_limit, lift
+from projections.divergence import Wrong
 from projections.graph import ring
 from projections.moment import Moment
-from projections.divergence import Wrong
 from projections.task import Task, status
 
 BOARD_KINDS: Final = frozenset({"board_created", "policy_changed", "paused", "resumed"})
@@ -68,7 +68,9 @@ def _made_by(moment: Moment, event: Recorded) -> Wrong | None:
     made_by = event.facts["made_by"]
     if (made_by is not None) != (event.actor_kind == "worker"):
         return Wrong("§8", f"created by an actor of kind {event.actor_kind}, made by run: {made_by}", made_by, None)
-    if made_by is not None and moment.run(made_by["task"], made_by["run"]) is None and made_by["task"] not in moment.unread:
+    if made_by is None or made_by["task"] in moment.unread:
+        return None
+    if moment.run(made_by["task"], made_by["run"]) is None:
         return Wrong("§8", f"created: {made_by['task']} had no run {made_by['run']}", made_by, None)
     return None
 
@@ -170,7 +172,9 @@ def archived(moment: Moment, event: Recorded, task: Task) -> Wrong | None:
     if wrong is not None or event.facts["children"] is not None:
         return wrong
     waiting = moment.open_children(task)
-    return Wrong("§8", f"archived: no choice for its open children {', '.join(waiting)}", None, waiting) if waiting else None
+    if not waiting:
+        return None
+    return Wrong("§8", f"archived: no choice for its open children {', '.join(waiting)}", None, waiting)
 
 
 def redacted(moment: Moment, event: Recorded, task: Task | None = None) -> Wrong | None:  # noqa: ARG001
@@ -203,7 +207,7 @@ def blocked_by_operator(moment: Moment, event: Recorded, task: Task) -> Wrong | 
     return _closed(event, task)
 
 
-def changes_by_operator(moment: Moment, event: Recorded, task: Task) -> Wrong | None:
+def changes_by_operator(moment: Moment, event: Recorded, task: Task) -> Wrong | None:  # noqa: ARG001
     """Status `review`: nothing else holds the card."""
     found = status(task._replace(open_parents=moment.world.graph.open.get(task.id, 0)))
     return None if found == "review" else Wrong("§8", f"changes_requested: the card was {found}", found, "review")

@@ -77,8 +77,8 @@ class Due(NamedTuple):
         if event is None or not self.met_by(event):
             what = self.facts.get("cause", self.kind)
             text = f"no {self.kind} follows in the same append" + (f": {what}" if what != self.kind else "")
-            found = None if event is None else event.kind
-            return Divergence(self.task, self.position, self.rule, found, self.facts or self.kind, text)
+            came = None if event is None else event.kind
+            return Divergence(self.task, self.position, self.rule, came, self.facts or self.kind, text)
         found = {name: event.facts[name] for name in self.facts}
         if found == self.facts:
             return None

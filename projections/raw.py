@@ -13,7 +13,7 @@ _PAGE: Final = 1_000
 
 def pages(tx: Connection, query: Select[Any]) -> Iterator[list[tuple[Any, ...]]]:
     """The rows of *query* in pages, in its order. A driver's error becomes SQLAlchemy's, which the store translates."""
-    result = tx.execution_options(stream_results=True).execute(query)
+    result = tx.execute(query)  # not stream_results: that would have read the first rows already
     cursor = result.cursor
     assert cursor is not None
     driver: Any = tx.dialect.dbapi

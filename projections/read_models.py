@@ -59,6 +59,8 @@ def apply(tx: Connection, board: str, recorded: Sequence[Recorded]) -> Task | No
         _apply_links(tx, board, event, task.outcome)
         task = evolve(task, event)
     _put(tx, TASKS, {"board": board, **task_row(task)}, fresh=before is None)
+    if any(_relinks(event) for event in recorded):  # once the row stands: in an odd log a card may wait for itself
+        _recount(tx, board, task.id)
     for number, run in runs.items():
         if run is not None:
             _put(tx, RUNS, {"board": board, **run_row(run)}, fresh=number > (before.last_run if before else 0))
@@ -158,7 +160,7 @@ def _known(tx: Connection, board: str, task: str, number: int, runs: dict[int, R
 
 def _put(tx: Connection, table: Table, row: dict[str, Any], *, fresh: bool) -> None:
     if fresh:
-        extra = {"open_parents": _open_parents(tx, row)} if table is TASKS else {}
+        extra = {"open_parents": 0} if table is TASKS else {}
         tx.execute(insert(table).values(**row, **extra))
         return
     keys = {column.name for column in table.primary_key}
@@ -166,12 +168,8 @@ def _put(tx: Connection, table: Table, row: dict[str, Any], *, fresh: bool) -> N
     tx.execute(update(table).where(*(table.c[name] == row[name] for name in keys)).values(values))
 
 
-def _open_parents(tx: Connection, row: dict[str, Any]) -> int:
-    waits = select(LINKS.c.require, TASKS.c.outcome).select_from(
-        LINKS.outerjoin(TASKS, (TASKS.c.board == LINKS.c.board) & (TASKS.c.task == LINKS.c.parent))
-    )
-    found = tx.execute(waits.where(LINKS.c.board == row["board"], LINKS.c.child == row["task"]))
-    return sum(not satisfied(outcome, require) for require, outcome in found)
+def _relinks(event: Recorded) -> bool:
+    return event.kind in {"linked", "unlinked"} or (event.kind == "created" and bool(event.facts["parents"]))
 
 
 def _apply_links(tx: Connection, board: str, event: Recorded, outcome: str | None) -> None:
@@ -179,14 +177,10 @@ def _apply_links(tx: Connection, board: str, event: Recorded, outcome: str | Non
         case "created":
             for parent in event.facts["parents"]:
                 _link(tx, board, event.task, parent["task"], parent["require"])
-            if event.facts["parents"]:
-                _recount(tx, board, event.task)
         case "linked":
             _link(tx, board, event.task, event.facts["parent"], event.facts["require"])
-            _recount(tx, board, event.task)
         case "unlinked":
             _unlink(tx, board, event.task, event.facts["parent"])
-            _recount(tx, board, event.task)
         case "completed" | "reopened":
             _settle(tx, board, event, outcome)
         case _:
@@ -203,7 +197,11 @@ def _unlink(tx: Connection, board: str, child: str, parent: str) -> None:
 
 
 def _recount(tx: Connection, board: str, child: str) -> None:
-    count = _open_parents(tx, {"board": board, "task": child})
+    waits = select(LINKS.c.require, TASKS.c.outcome).select_from(
+        LINKS.outerjoin(TASKS, (TASKS.c.board == LINKS.c.board) & (TASKS.c.task == LINKS.c.parent))
+    )
+    found = tx.execute(waits.where(LINKS.c.board == board, LINKS.c.child == child))
+    count = sum(not satisfied(outcome, require) for require, outcome in found)
     tx.execute(update(TASKS).where(TASKS.c.board == board, TASKS.c.task == child).values(open_parents=count))
 
 

@@ -17,7 +17,7 @@ from sqlalchemy import Connection, Engine, Select, func, outerjoin, select
 
 from ledger.chain import first_hash
 from ledger.database import reading
-from ledger.errors import NewerSchema, UnknownKind, UnknownTask, Unreadable
+from ledger.errors import NewerSchema, UnknownKind, UnknownTask
 from ledger.events import SCHEMAS
 from ledger.recorded import Recorded, valid
 from ledger.schema import events, words
@@ -25,14 +25,14 @@ from ledger.store import Head, head
 from ledger.upcasters import upcast
 from projections.chained import Chain
 from projections.compared import Comparison
-from projections.divergence import Divergence
+from projections.divergence import Divergence, Wrong
 from projections.legality import Judge
 from projections.raw import pages
 from projections.read_models import World
 
 __all__ = ["Divergence", "Replay", "replay"]
 
-_scan = json.JSONDecoder().scan_once
+_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
 _CHAIN_COLUMNS: Final = (
     events.c.board, events.c.position, events.c.task, events.c.version, events.c.kind, events.c.schema, events.c.at,
     events.c.actor_kind, events.c.actor_name, events.c.actor_host, events.c.run, events.c.outcome,
@@ -111,7 +111,7 @@ class _Read(Recorded):
     """An event whose facts are decoded once, however many read them: the fold, the graph, the judge."""
 
     @cached_property
-    def facts(self) -> dict[str, Any]:  # type: ignore[override]
+    def facts(self) -> dict[str, Any]:
         """The facts in their newest shape. Raises `UnknownKind`, `NewerSchema`."""
         text = self.facts_text
         try:
@@ -149,9 +149,8 @@ class _Auditor:
         """What this replay did not look at."""
         told = [_CANNOT_SAY]
         if self._cut:
-            told.append(
-                f"what is stored stands at position {self.last.position}: not compared with the fold at {self.chain.position}"
-            )
+            at = f"position {self.last.position}: not compared with the fold at {self.chain.position}"
+            told.append(f"what is stored stands at {at}")
         if self.judge.blind:
             told.append("the board's own stream could not be read: no event after that was judged")
         return tuple(told)
@@ -171,9 +170,7 @@ class _Auditor:
         self._stray_words()
         if self._cut:
             self._redactions_to_come()
-            self.chain.end(Head(self.last.board_id, self.chain.position, self.chain.at, self.chain.hash), self._redacted)
-        else:
-            self.chain.end(self.last, self._redacted)
+        self.chain.end(None if self._cut else self.last, self._redacted)
         self._identity()
         comparison = Comparison(self.world, task=task, unread=frozenset(self.judge.moment.unread))
         digest = comparison.run(None if self._cut else partial(pages, self.tx), self.board)
@@ -191,29 +188,33 @@ class _Auditor:
         return query.order_by(events.c.position)
 
     def _take(self, row: tuple[Any, ...]) -> None:
+        event = _Read._make(row)
         try:
             self.chain.take(row)
         except (TypeError, AttributeError, ValueError) as fault:
             self.chain.damaged(row, fault)
-        event = _Read._make(row)
+            self.judge.stop(event.task)
+            return
         if event.task in self.judge.moment.unread:
             self._pass(event)
             return
         was = self.world.tasks.get(event.task)
         try:
+            if event.kind == "redacted":
+                self._redacted[event.facts["redacts"]] = event.position
             self.judge.before(event)
             self.world.evolve(event)
             self.judge.after(event, was)
-            if event.kind == "redacted":
-                self._redacted[event.facts["redacts"]] = event.position
             if self.strict:
                 self._validate(event)
         except Exception as fault:  # noqa: BLE001 – whatever it is, it is this card's, and the others go on
             self._unreadable(event, fault)
 
     def _pass(self, event: _Read) -> None:
-        """An event of a card that cannot be folded any more: its children and the caps go on as far as it can be read."""
+        """An event of a card that is not folded any more: its children, the caps and the words go on without it."""
         try:
+            if event.kind == "redacted":
+                self._redacted[event.facts["redacts"]] = event.position
             self.world.graph.evolve(event)
             self.judge.moment.take(event)
         except Exception:  # noqa: BLE001, S110 – its stream has been reported
@@ -221,16 +222,16 @@ class _Auditor:
 
     def _unreadable(self, event: Recorded, fault: Exception) -> None:
         match fault:
-            case UnknownKind(kind=kind):
-                stored, known, rule = kind, None, "§2 kind"
-            case NewerSchema(schema=schema):
-                stored, known, rule = schema, SCHEMAS.get(event.kind), "§2 schema"
+            case UnknownKind():
+                wrong = Wrong("§2 kind", str(fault), event.kind)
+            case NewerSchema():
+                wrong = Wrong("§2 schema", str(fault), event.schema, SCHEMAS[event.kind])
             case _:
-                stored, known, rule = event.facts_text, None, "§2 shape"
-        text = str(fault) if isinstance(fault, Unreadable) else f"{event.kind}: {type(fault).__name__}: {fault}"
+                wrong = Wrong("§2 shape", f"{event.kind}: {type(fault).__name__}: {fault}", event.facts_text)
         self.judge.stop(event.task)
-        text += "; the fold of this card stops here" if event.task else "; the fold of the board's own stream stops here"
-        self._found.append(Divergence(event.task, event.position, rule, stored, known, text))
+        whose = "this card" if event.task else "the board's own stream"
+        told = wrong._replace(text=f"{wrong.text}; the fold of {whose} stops here")
+        self._found.append(told.at(event.task, event.position))
 
     def _validate(self, event: Recorded) -> None:
         wrong = valid(event)

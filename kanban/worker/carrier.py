@@ -26,3 +26,10 @@ def own_claim(environ: Mapping[str, str]) -> tuple[str, Credential] | None:
             remedy=f"unset {TASK} to act as an operator",
         )
     return task, Credential(lock, int(run))
+
+
+def operators_only(environ: Mapping[str, str], verb: str) -> None:
+    """Raise `Forbidden` inside a worker's environment: *verb* is for operators."""
+    own = own_claim(environ)
+    if own is not None:
+        raise Forbidden(f"{verb} is not a worker's", task=own[0], remedy="ask an operator")
