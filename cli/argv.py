@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-import typer
+from cli.errors import UsageError
 
 WITH_VALUE: Final = ("--board", "--database", "--config", "--actor")
 SWITCHES: Final = ("--json", "--quiet", "--verbose")
@@ -45,4 +45,4 @@ def asks_for(switch: str, argv: Iterable[str]) -> bool:
 def _value(option: str, words: Iterable[str]) -> str:
     for word in words:
         return word
-    raise typer.BadParameter("it needs a value", param_hint=option)
+    raise UsageError(f"{option} needs a value")

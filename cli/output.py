@@ -101,7 +101,7 @@ class _Bar:
 
 def clean(text: object) -> str:
     """*text* on one line and harmless to a terminal: control characters of other people's titles are escaped."""
-    line = " ".join("" if text is None else str(text).split() if isinstance(text, str) else [str(text)])
+    line = "" if text is None else " ".join(str(text).split())
     return line if line.isprintable() else "".join(map(_printable, line))
 
 

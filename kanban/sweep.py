@@ -79,7 +79,7 @@ class Sweeper:
         return tick
 
     def _act(self, tick: Tick, most: int | None) -> None:
-        watch, seen = self._observe()
+        seen = self._observe(tick)
         signals: list[Signal] = []
         claims: list[Claim] = []
         if self._changes_nothing(tick, seen, most):
@@ -107,8 +107,9 @@ class Sweeper:
 
     def _foresee(self, tick: Tick, most: int | None) -> None:
         """Fill *tick* with what a real one would do: reads only."""
-        watch, seen = self._observe()
+        seen = self._observe(tick)
         with looking(self.shop.engine, self.shop.board, self.shop.clock) as desk:
+            watch = snapshot.watch(desk.tx, desk.board)
             note_errors(tick, watch.errors)
             drafts: list[Draft] = []
             steps = self._settle(desk, watch, seen)
@@ -125,10 +126,12 @@ class Sweeper:
             tick.held = by_reason(admission)
             self._sum_up(tick, desk)
 
-    def _observe(self) -> tuple[snapshot.Watch, dict[Place, Any]]:
+    def _observe(self, tick: Tick) -> dict[Place, Any]:
         with looking(self.shop.engine, self.shop.board, self.shop.clock) as desk:
             watch = snapshot.watch(desk.tx, desk.board)
-        return watch, observe(watch.everyone(), self.shop.host, self.shop.home, ProcessTable.snapshot())
+        seen = observe(watch.everyone(), self.shop.host, self.shop.home, ProcessTable.snapshot())
+        tick.present = sum(bool(found.members) for found in of_board(seen, self.shop.board).values())
+        return seen
 
     def _settle(self, desk: Desk, watch: snapshot.Watch, seen: dict[Place, Any]) -> list[Step]:
         return settle(

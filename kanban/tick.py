@@ -12,7 +12,10 @@ from ledger.clock import rfc3339
 
 @dataclass(slots=True)
 class Tick:
-    """What one tick saw and did; a dry run: what a real one would do."""
+    """What one tick saw and did; a dry run: what a real one would do.
+
+    *live* counts the open runs after it, *present* the runs, open or ended, whose processes it saw.
+    """
 
     at: int
     dry_run: bool = False
@@ -26,13 +29,14 @@ class Tick:
     notes: list[str] = field(default_factory=list)
     errors: list[dict[str, str | None]] = field(default_factory=list)
     live: int = 0
+    present: int = 0
     position: int = 0
     next_at: int | None = None
 
     @property
     def idle(self) -> bool:
         """Whether nothing is left to wait for: nothing was claimed, no run is live, no ended run's processes remain."""
-        return self.skipped is None and not self.claimed and self.live == 0 and "ending" not in self.held
+        return self.skipped is None and not self.claimed and self.live == 0 and self.present == 0
 
     def as_json(self) -> dict[str, Any]:
         """The object that `ledger sweep --json` prints for this tick."""

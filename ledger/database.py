@@ -8,11 +8,10 @@ that several processes write can be corrupted.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -22,6 +21,7 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, Operati
 from sqlalchemy.exc import DatabaseError as DriverError
 
 from ledger.errors import StoreBusy, StoreDamaged, StoreFault, StoreFull, StoreMissing, StoreUnsupported
+from ledger.gate import gate
 
 BUSY_TIMEOUT: Final = 30
 """Seconds that a writer waits for another before `StoreBusy`."""
@@ -92,7 +92,7 @@ def writing(engine: Engine) -> Iterator[Connection]:
     """The right to write: one writer at a time, committed at the end, rolled back on any exception."""
     with (
         _translated(),
-        _gate(Path(str(engine.url.database))),
+        gate(Path(f"{engine.url.database}.gate"), timeout=BUSY_TIMEOUT),
         engine.connect().execution_options(immediate=True) as tx,
         tx.begin(),
     ):
@@ -168,18 +168,3 @@ def _begin(tx: Connection) -> None:
     if immediate and "journal" not in tx.info:  # at the first write only: opening must not change a foreign file
         tx.info["journal"] = tx.exec_driver_sql("PRAGMA journal_mode=WAL").scalar()
     tx.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
-
-
-@contextmanager
-def _gate(path: Path) -> Iterator[None]:
-    gate = path.with_name(path.name + ".gate")
-    try:
-        descriptor = os.open(gate, os.O_RDWR | os.O_CREAT, 0o600)
-    except OSError as fault:
-        raise StoreFull(f"{gate}: {fault.strerror}", remedy="free space or mend permissions, then retry") from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        with suppress(OSError):
-            os.close(descriptor)

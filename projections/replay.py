@@ -6,11 +6,13 @@ board's row (a checkpoint kept elsewhere can).
 
 from __future__ import annotations
 
+import gc
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, Select, func, outerjoin, select
@@ -86,7 +88,7 @@ def replay(
     Raises `UnknownBoard`, `UnknownTask`.
     """
     started = time.perf_counter()
-    with reading(engine) as tx:
+    with reading(engine) as tx, _uncollected():
         last = head(tx, board)
         auditor = _Auditor(tx, board, last, until=until, strict=strict)
         auditor.read(progress)
@@ -107,22 +109,39 @@ def replay(
     )
 
 
-class _Read(Recorded):
-    """An event whose facts are decoded once, however many read them: the fold, the graph, the judge."""
+class _Decoded:
+    """The facts of an event, decoded when first asked for and then kept in the event itself."""
 
-    @cached_property
-    def facts(self) -> dict[str, Any]:
-        """The facts in their newest shape. Raises `UnknownKind`, `NewerSchema`."""
-        text = self.facts_text
+    def __get__(self, event: Recorded, _owner: type) -> dict[str, Any]:
+        text = event.facts_text
         try:
             facts, end = _scan(text, 0)
         except StopIteration:
             end = -1
         if end != len(text):
             facts = json.loads(text)
-        if SCHEMAS.get(self.kind) == self.schema:
-            return facts  # type: ignore[no-any-return]
-        return upcast(self.kind, self.schema, facts, position=self.position)
+        if SCHEMAS.get(event.kind) != event.schema:
+            facts = upcast(event.kind, event.schema, facts, position=event.position)
+        event.__dict__["facts"] = facts
+        return facts  # type: ignore[no-any-return]
+
+
+class _Read(Recorded):
+    """An event whose facts are decoded once, however many read them: the fold, the graph, the judge."""
+
+    facts = _Decoded()  # type: ignore[assignment]
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """No garbage collection: a fold makes no cycles, and a collector walks the growing world again and again."""
+    on = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if on:
+            gc.enable()
 
 
 class _Auditor:

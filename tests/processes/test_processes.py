@@ -17,7 +17,8 @@ from kanban.processes import Presence, ProcessTable, start_tick
 from projections.run import Binding
 
 HERE = Host(id="h1", name="here", boot="b1", namespace="pid:[1]")
-RUN = {"LEDGER_BOARD": "b", "LEDGER_TASK": "t_1", "LEDGER_RUN": "3"}
+BOARD = f"b{os.getpid()}"  # no other's: the whole machine is looked at
+RUN = {"LEDGER_BOARD": BOARD, "LEDGER_TASK": "t_1", "LEDGER_RUN": "3"}
 THREAD_EXIT = {"x86_64": 60, "aarch64": 93}
 
 
@@ -270,10 +271,10 @@ def test_a_member_that_left_the_group_is_named_and_spared(start):
         until(lambda: left not in members(binding) and {name_of(left), name_of(stayed)} == {"sleep"})
         seen = ProcessTable.snapshot()
         assert stayed in seen.members(binding, HERE)
-        assert seen.escaped("b", "t_1", 3, group=binding.group) == (left,)
-        assert set(seen.escaped("b", "t_1", 3)) == {leader.pid, left, stayed}
-        assert seen.escaped("b", "t_1", 33, group=binding.group) == ()
-        assert seen.escaped("b2", "t_1", 3, group=binding.group) == ()
+        assert seen.escaped(BOARD, "t_1", 3, group=binding.group) == (left,)
+        assert set(seen.escaped(BOARD, "t_1", 3)) == {leader.pid, left, stayed}
+        assert seen.escaped(BOARD, "t_1", 33, group=binding.group) == ()
+        assert seen.escaped(f"{BOARD}0", "t_1", 3, group=binding.group) == ()
         assert ProcessTable.signal(binding, HERE, signal.SIGKILL)
         leader.wait(20)
         assert start_tick(left) is not None
@@ -308,7 +309,7 @@ def test_without_proc_psutil_says_the_same(start, monkeypatch):
     binding = bound(leader)
     assert presence(binding) is Presence.ALIVE
     assert set(members(binding)) == {leader.pid, child}
-    assert set(ProcessTable.snapshot().escaped("b", "t_1", 3)) == {leader.pid, child}
+    assert set(ProcessTable.snapshot().escaped(BOARD, "t_1", 3)) == {leader.pid, child}
     leader.kill()
     assert is_zombie(leader.pid)
     assert presence(binding) is Presence.GONE

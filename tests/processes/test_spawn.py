@@ -1,5 +1,6 @@
 """Real supervisors behind real gates: what they inherit, and that nothing runs unbound (RULES §7.7, DESIGN §4)."""
 
+import contextlib
 import json
 import os
 import signal
@@ -87,7 +88,8 @@ def launched():
     for supervisor in started:
         for process in ProcessTable.snapshot().processes.values():
             if process.session == supervisor.pid:
-                os.kill(process.pid, signal.SIGKILL)
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(process.pid, signal.SIGKILL)
         until(lambda pid=supervisor.pid: spawn._has_ended(pid))
 
 

@@ -199,6 +199,25 @@ def test_a_child_that_was_there_first_sees_its_parent_finish_in_one_append(store
         assert load_task(tx, "b", "t_a").open_parents == 0
 
 
+@pytest.mark.parametrize(
+    ("events", "left"),
+    [
+        ([given.linked("t_q")], 2),
+        ([given.unlinked("t_p")], 0),
+        ([given.linked("t_p", "any")], 1),
+        ([given.unlinked("t_q")], 1),
+        ([given.linked("t_q"), given.unlinked("t_p"), given.unlinked("t_q")], 0),
+    ],
+    ids=["link", "unlink", "again", "unlink a stranger", "all in one append"],
+)
+def test_links_are_counted_as_they_come_and_go(store, events, left):
+    """RULES §3 row 6: a parent is not satisfied."""
+    store.append(given.created(parents=["t_p"]))
+    store.append(*events)
+    (row,) = store.rows(tables.tasks)
+    assert row["open_parents"] == left
+
+
 def test_a_parents_end_touches_only_the_count_of_its_child(store):
     """RULES §3: a card's row is touched by another card's event only in `open_parents`."""
     store.append(given.created(parents=["t_p"]))

@@ -1,0 +1,88 @@
+"""The Typer app: every command in its group, the global options, and `run`, which maps a line to an exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli import cards, look, operate, policies, store, work
+from cli.argv import asks_for, hoist
+from cli.errors import INTERRUPTED, OK, PIPE_CLOSED, tell
+from cli.output import Out
+from cli.wiring import Call, ReaderGone, check_texts, usage
+
+app = typer.Typer(
+    name="ledger",
+    help="A kanban board for fleets of AI agents: every change is in a log, and every card says why it stands there.",
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+)
+for group in (store.top, cards.app, work.app, look.app, operate.app, policies.app):
+    app.add_typer(group)
+app.add_typer(store.config, name="config")
+app.add_typer(store.db, name="db")
+
+
+def _version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        typer.echo(f"ledger {version('kanban-ledger')}")
+        raise typer.Exit
+
+
+@app.callback(invoke_without_command=True)
+def start(
+    ctx: typer.Context,
+    board: Annotated[str | None, typer.Option(help="The board.  [default: default]", show_default=False)] = None,
+    database: Annotated[
+        str | None, typer.Option(metavar="URL", help="The store, as sqlite:////path/to/ledger.db.", show_default=False)
+    ] = None,
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="A file of settings that beats the others.", show_default=False)
+    ] = None,
+    actor: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Whose name stands on what you do.", show_default=False)
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, on errors too.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="No confirmations and no notes.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", help="Say where the settings came from, and more.")] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    call = Call(Out(json, quiet, verbose), board, database, config, actor)
+    ctx.obj = call
+    ctx.call_on_close(call.close)
+    given = {"--board": board, "--database": database, "--config": None if config is None else str(config)}
+    for label, value in (given | {"--actor": actor}).items():
+        check_texts(label, value, label)
+    if ctx.invoked_subcommand is None:
+        if json:
+            raise usage("which command?")
+        typer.echo(ctx.get_help())
+
+
+def run(argv: Sequence[str]) -> int:
+    """Do what *argv* says and answer the exit code."""
+    out = Out(asks_for("--json", argv), asks_for("--quiet", argv), asks_for("--verbose", argv))
+    try:
+        command = typer.main.get_command(app)
+        with command.make_context("ledger", hoist(argv)) as ctx:
+            command.invoke(ctx)
+    except typer.Exit as end:
+        return end.exit_code
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except (ReaderGone, BrokenPipeError):
+        return PIPE_CLOSED
+    except Exception as fault:  # noqa: BLE001 – told in one line, whatever it is
+        try:
+            return tell(fault, out)
+        except BrokenPipeError:
+            return PIPE_CLOSED
+    return OK
