@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from cli import cards, look, operate, policies, store, work
+from cli import cards, demo, look, operate, policies, store, work
 from cli.argv import asks_for, hoist
 from cli.errors import INTERRUPTED, OK, PIPE_CLOSED, tell
 from cli.output import Out
@@ -19,9 +20,9 @@ app = typer.Typer(
     help="A kanban board for fleets of AI agents: every change is in a log, and every card says why it stands there.",
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["--help", "-h"]},
+    context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 120},
 )
-for group in (store.top, cards.app, work.app, look.app, operate.app, policies.app):
+for group in (store.top, demo.app, cards.app, work.app, look.app, operate.app, policies.app):
     app.add_typer(group)
 app.add_typer(store.config, name="config")
 app.add_typer(store.db, name="db")
@@ -38,6 +39,7 @@ def _version(asked: bool) -> None:
 @app.callback(invoke_without_command=True)
 def start(
     ctx: typer.Context,
+    *,
     board: Annotated[str | None, typer.Option(help="The board.  [default: default]", show_default=False)] = None,
     database: Annotated[
         str | None, typer.Option(metavar="URL", help="The store, as sqlite:////path/to/ledger.db.", show_default=False)
@@ -51,7 +53,7 @@ def start(
     json: Annotated[bool, typer.Option("--json", help="One JSON object on stdout, on errors too.")] = False,
     quiet: Annotated[bool, typer.Option("--quiet", help="No confirmations and no notes.")] = False,
     verbose: Annotated[bool, typer.Option("--verbose", help="Say where the settings came from, and more.")] = False,
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 – its callback answers
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
@@ -67,11 +69,17 @@ def start(
         typer.echo(ctx.get_help())
 
 
+@cache
+def app_command() -> Any:
+    """The whole command line as one value, built once."""
+    return typer.main.get_command(app)
+
+
 def run(argv: Sequence[str]) -> int:
     """Do what *argv* says and answer the exit code."""
     out = Out(asks_for("--json", argv), asks_for("--quiet", argv), asks_for("--verbose", argv))
     try:
-        command = typer.main.get_command(app)
+        command = app_command()
         with command.make_context("ledger", hoist(argv)) as ctx:
             command.invoke(ctx)
     except typer.Exit as end:

@@ -44,5 +44,7 @@ def asks_for(switch: str, argv: Iterable[str]) -> bool:
 
 def _value(option: str, words: Iterable[str]) -> str:
     for word in words:
-        return word
+        if not word.startswith("--"):
+            return word
+        break
     raise UsageError(f"{option} needs a value")

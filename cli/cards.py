@@ -26,6 +26,7 @@ Workspace = Annotated[
 def create(
     ctx: typer.Context,
     title: Annotated[str, typer.Argument(help="What is to be done, in a line.", show_default=False)],
+    *,
     body: Body = None,
     assignee: Annotated[str | None, typer.Option(help="Who is to do it.", show_default=False)] = None,
     parent: Annotated[
@@ -77,6 +78,7 @@ def create(
 def edit(
     ctx: typer.Context,
     task: CardId,
+    *,
     title: Annotated[str | None, typer.Option(help="The new title.", show_default=False)] = None,
     body: Body = None,
     priority: Priority = None,
@@ -111,6 +113,7 @@ def assign(
     ctx: typer.Context,
     task: CardId,
     to: Annotated[str, typer.Argument(metavar="NAME|none", help="Who is to do it.", show_default=False)],
+    *,
     force: Force = False,
 ) -> None:
     """Give a card to somebody, or to nobody; in review it changes the reviewer."""
@@ -124,6 +127,7 @@ def link(
     ctx: typer.Context,
     child: Annotated[str, typer.Argument(help="The card that waits.", show_default=False)],
     parent: Annotated[str, typer.Argument(help="The card that it waits for.", show_default=False)],
+    *,
     require: Annotated[Literal["ok", "any"], typer.Option(help="Which outcome of the parent is enough.")] = "ok",
 ) -> None:
     """Let a card wait for another."""
@@ -161,6 +165,7 @@ def schedule(
         list[str],
         typer.Argument(metavar="TIME", help="As 2026-12-24T09:00, tomorrow 09:00 or +2h.", show_default=False),
     ],
+    *,
     reason: Reason = None,
     force: Force = False,
 ) -> None:
@@ -181,6 +186,7 @@ def schedule(
 def archive(
     ctx: typer.Context,
     task: CardId,
+    *,
     keep: Annotated[bool, typer.Option("--keep", help="Let open children wait for ever.")] = False,
     unlink: Annotated[bool, typer.Option("--unlink", help="Let open children wait no longer.")] = False,
     cascade: Annotated[bool, typer.Option("--cascade", help="Archive what waits only for it, too.")] = False,
@@ -204,7 +210,9 @@ def archive(
     if call.out.json:
         call.out.answer({"dry_run": True, "would": steps})
     else:
-        call.out.table(("CARD", "WOULD BE"), [(step["task"], step["kind"]) for step in steps])
+        call.out.table(
+            ("CARD", "EVENT"), [(step["task"], step["kind"]) for step in steps], empty="nothing would change"
+        )
 
 
 @verb(app)

@@ -11,10 +11,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import typer
+
+from cli.errors import DIVERGENCE
+from cli.wiring import call_of, verb
+
 if TYPE_CHECKING:
     from kanban import Board
     from kanban.tick import Tick
 
+app = typer.Typer()
 PAUSE: Final = 0.2
 LIMIT: Final = 60.0
 """Seconds after which the demo gives up waiting: it takes about fifteen."""
@@ -65,6 +71,18 @@ CARDS: Final = (
     Wanted("Choose a name", "dana"),
 )
 STUCK: Final = ("Exit 0 without a word, always", "Use what the key unlocks")
+
+
+@verb(app)
+def demo(ctx: typer.Context) -> None:
+    """Watch a throw-away board live for half a minute: real workers, two stuck cards, and the audit's verdict."""
+    out = call_of(ctx).out
+    quiet = out.json or out.quiet
+    shown = run_demo(watch=sys.stdout.isatty() and not quiet, say=(lambda _: None) if quiet else out.line)
+    if out.json:
+        out.answer(shown)
+    if shown["replay"]["divergences"]:
+        raise typer.Exit(DIVERGENCE)
 
 
 def run_demo(*, watch: bool, say: Any) -> dict[str, Any]:
@@ -204,5 +222,6 @@ def _explain(board: Board, task: str, title: str, say: Any) -> None:
 def _farewell(home: Path, verdict: dict[str, Any], say: Any) -> None:
     bad = verdict["divergences"]
     found = f"{len(bad)} DIVERGENCES" if bad else "no divergence"
-    say(f"\n$ ledger replay\n{verdict['events']} events, {verdict['tasks']} cards: {found}; digest {verdict['digest'][:16]}…")
+    counted = f"{verdict['events']} events, {verdict['tasks']} cards"
+    say(f"\n$ ledger replay\n{counted}: {found}; digest {verdict['digest'][:16]}…")
     say(f"\nlook around:  LEDGER_HOME={home} ledger board\nremove it:    rm -r {home}")

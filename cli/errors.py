@@ -57,6 +57,9 @@ def tell(fault: BaseException, out: Out) -> int:
         case _ if isinstance(fault, ClickError):
             _print(out, code="error", message=_one_line(fault.format_message()))
             return ERROR
+        case OSError(strerror=str(), filename=str()):
+            _print(out, code="os_error", message=f"{fault.filename}: {fault.strerror}")
+            return ERROR
         case _:
             return _internal(fault, out)
 
@@ -68,7 +71,7 @@ def _internal(fault: BaseException, out: Out) -> int:
     if out.json:
         _print(out, code="internal", message=text, remedy="repeat it with --verbose and report what it says")
     else:
-        print(clean(text), file=sys.stderr)
+        sys.stderr.write(f"{clean(text)}\n")
     return ERROR
 
 
@@ -76,9 +79,7 @@ def _print(out: Out, *, code: str, message: str, task: str | None = None, remedy
     if out.json:
         out.answer({"error": {"code": code, "message": message, "task": task or None, "try": remedy}})
         return
-    print_error(clean(message))
-    if remedy is not None:
-        print(f"try: {clean(remedy)}", file=sys.stderr)
+    print_error(clean(message), None if remedy is None else clean(remedy))
 
 
 def _help(fault: Any) -> str:

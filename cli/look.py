@@ -18,6 +18,7 @@ STATUSES = Literal["triage", "todo", "scheduled", "ready", "running", "review", 
 @verb(app, "list")
 def list_cards(
     ctx: typer.Context,
+    *,
     status: Annotated[STATUSES | None, typer.Option(help="Only where they stand so.", show_default=False)] = None,
     assignee: Annotated[str | None, typer.Option(help="Only this one's; none: nobody's.", show_default=False)] = None,
     label: Annotated[str | None, typer.Option(help="Only with this label.", show_default=False)] = None,
@@ -96,6 +97,7 @@ def runs(ctx: typer.Context, task: CardId) -> None:
 def log(
     ctx: typer.Context,
     task: CardId,
+    *,
     run: Annotated[
         int | None, typer.Option(min=1, max=LARGEST, help="Which run.  [default: the last]", show_default=False)
     ] = None,
@@ -132,9 +134,8 @@ def stats(ctx: typer.Context) -> None:
 @verb(app)
 def events(
     ctx: typer.Context,
-    task: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="Only this card's.", show_default=False)
-    ] = None,
+    task: Annotated[str | None, typer.Argument(metavar="[ID]", help="Only this card's.", show_default=False)] = None,
+    *,
     after: Annotated[int, typer.Option(min=0, max=2**62, help="Only those behind this position.")] = 0,
     follow: Annotated[bool, typer.Option("--follow", help="Go on for ever.")] = False,
     kind: Annotated[

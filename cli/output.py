@@ -7,7 +7,7 @@ import os
 import sys
 import time
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, tzinfo
@@ -38,7 +38,7 @@ class Out:
 
     def line(self, text: str = "") -> None:
         """A line of data for people."""
-        print(text, flush=True)
+        _write(sys.stdout, f"{text}\n")
 
     def done(self, text: str) -> None:
         """A line that says what was done: not with --quiet."""
@@ -48,13 +48,19 @@ class Out:
     def note(self, text: str) -> None:
         """A line about the answer, on stderr: not with --quiet."""
         if not self.quiet:
-            print(text, file=sys.stderr, flush=True)
+            _write(sys.stderr, f"{text}\n")
 
-    def table(self, headings: Sequence[str], rows: Iterable[Sequence[Any]], *, indent: str = "") -> None:
-        """Columns without borders, as wide as their widest cell; cut to the width of a terminal."""
-        for number, line in enumerate(columns([headings, *rows])):
-            fitted = fit(indent + line)
-            self.line(paint(fitted, _BOLD, sys.stdout) if number == 0 else fitted)
+    def table(
+        self, headings: Sequence[str], rows: Sequence[Sequence[Any]], *, indent: str = "", empty: str = "nothing"
+    ) -> None:
+        """Columns without borders, cut to the width of a terminal; without rows only the word *empty*, as a note."""
+        if not rows:
+            self.note(empty)
+            return
+        heading, *lines = aligned([headings, *rows], headings=1)
+        self.line(paint(fit(indent + heading), _BOLD, sys.stdout))
+        for line in lines:
+            self.line(fit(indent + line))
 
     @contextmanager
     def progress(self, what: str) -> Iterator[Callable[[int, int], None] | None]:
@@ -72,12 +78,20 @@ class Out:
 def print_json(value: dict[str, Any]) -> None:
     """*value* on one line; characters that stdout cannot encode are escaped."""
     encoding = (sys.stdout.encoding or "ascii").lower()
-    print(json.dumps(value, ensure_ascii=not encoding.startswith("utf"), default=str, allow_nan=False), flush=True)
+    text = json.dumps(value, ensure_ascii=not encoding.startswith("utf"), default=str, allow_nan=False)
+    _write(sys.stdout, f"{text}\n")
 
 
-def print_error(text: str) -> None:
-    """A fault in words, on stderr."""
-    print(f"{paint('error:', _RED, sys.stderr)} {text}", file=sys.stderr, flush=True)
+def print_error(text: str, remedy: str | None = None) -> None:
+    """A fault in words, and what to run next, on stderr."""
+    _write(sys.stderr, f"{paint('error:', _RED, sys.stderr)} {text}\n")
+    if remedy is not None:
+        _write(sys.stderr, f"try: {remedy}\n")
+
+
+def _write(stream: TextIO, text: str) -> None:
+    stream.write(text)
+    stream.flush()
 
 
 class _Bar:
@@ -88,12 +102,12 @@ class _Bar:
         if time.monotonic() < self._begins or total < 1:
             return
         full = _BAR * done // total
-        print(f"\r{self._what} [{'#' * full:<{_BAR}}] {done}/{total}", end="", file=sys.stderr, flush=True)
+        _write(sys.stderr, f"\r{self._what} [{'#' * full:<{_BAR}}] {done}/{total}")
         self._drawn = True
 
     def clear(self) -> None:
         if self._drawn:
-            print("\r\x1b[K", end="", file=sys.stderr, flush=True)
+            _write(sys.stderr, "\r\x1b[K")
 
 
 # Text that is safe and fits
@@ -114,16 +128,18 @@ def _printable(letter: str) -> str:
     return letter if letter.isprintable() else letter.encode("unicode_escape").decode("ascii")
 
 
-def columns(rows: Sequence[Sequence[Any]]) -> list[str]:
-    """*rows* as aligned lines, two spaces between cells; columns that are empty below their heading are left out."""
+def aligned(rows: Sequence[Sequence[Any]], *, headings: int = 0) -> list[str]:
+    """*rows* as aligned lines, two spaces between cells; columns that are empty below the headings are left out."""
     cells = [[clean(cell) for cell in row] for row in rows]
-    used = [number for number in range(len(cells[0])) if any(row[number] for row in cells[1:]) or number == 0]
-    widths = [max(width_of(row[number]) for row in cells) for number in used]
-    return [
-        "  ".join(row[number] + " " * (width - width_of(row[number])) for number, width in zip(used, widths, strict=True))
-        .rstrip()
-        for row in cells
-    ]  # fmt: skip
+    used = [
+        number for number, _ in enumerate(cells[0] if cells else ()) if any(row[number] for row in cells[headings:])
+    ]
+    widths = {number: max(width_of(row[number]) for row in cells) for number in used or [0]}
+    return ["  ".join(_padded(row[number], width) for number, width in widths.items()).rstrip() for row in cells]
+
+
+def _padded(cell: str, width: int) -> str:
+    return cell + " " * (width - width_of(cell))
 
 
 def width_of(text: str) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from cli.output import Out, clean, clean_lines, columns as aligned, fit, local, zoned
+from cli.output import Out, aligned, clean, clean_lines, fit, local, zoned
 from cli.times import show_age
 
 if TYPE_CHECKING:
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 def tasks(out: Out, found: Sequence[dict[str, Any]]) -> None:
     """Cards, one a line."""
     headings = ("CARD", "STATUS", "ASSIGNEE", "PRI", "NOTE", "TITLE")
-    out.table(headings, [(t["id"], t["status"], _worker(t), t["priority"], _short(t), t["title"]) for t in found])
+    rows = [(t["id"], t["status"], _worker(t), t["priority"] or "", _short(t), t["title"]) for t in found]
+    out.table(headings, rows, empty="no such card")
 
 
 def columns(out: Out, found: Mapping[str, Sequence[dict[str, Any]]]) -> None:
@@ -25,7 +26,7 @@ def columns(out: Out, found: Mapping[str, Sequence[dict[str, Any]]]) -> None:
             continue
         out.line(status)
         rows = [(card["id"], card["title"], _worker(card), card["priority"] or "", _short(card)) for card in cards]
-        for line in aligned([("", "", "", "", ""), *rows])[1:]:
+        for line in aligned(rows):
             out.line(fit(f"  {line}"))
     if not any(found.values()):
         out.note("no open card: ledger create TITLE")
@@ -47,7 +48,9 @@ def card(out: Out, found: dict[str, Any]) -> None:
         out.line(f"\n{clean(comment['actor']['name'])} said, {local(comment['at'])}:")
         for line in clean_lines(comment["body"] or "(redacted)"):
             out.line(f"  {line}")
-    rows = [(e["position"], local(e["at"]), e["kind"], e["run"], e["outcome"], e["actor"]["name"]) for e in found["events"]]
+    rows = [
+        (e["position"], local(e["at"]), e["kind"], e["run"], e["outcome"], e["actor"]["name"]) for e in found["events"]
+    ]
     _section(out, "events", ("POSITION", zoned("AT"), "KIND", "RUN", "OUTCOME", "BY"), rows)
 
 
@@ -79,13 +82,13 @@ def runs(out: Out, found: Sequence[dict[str, Any]], *, indent: str = "") -> None
         )
         for run in found
     ]
-    out.table(headings, rows, indent=indent)
+    out.table(headings, rows, indent=indent, empty="no run yet")
 
 
 def stats(out: Out, found: dict[str, Any]) -> None:
     """The board in numbers."""
     counted = [(status, count) for status, count in found["by_status"].items() if count]
-    out.table(("STATUS", "CARDS"), counted)
+    out.table(("STATUS", "CARDS"), counted, empty="no card yet")
     since = f", the oldest since {local(found['oldest_ready_at'])}" if found["oldest_ready_at"] else ""
     out.line(f"\nlive runs: {found['live']}; claimable now: {found['claimable']}{since}; position {found['position']}")
     rows = [(sweep["host"], local(sweep["ticked_at"]), sweep["errors"]) for sweep in found["sweeps"]]
@@ -94,15 +97,16 @@ def stats(out: Out, found: dict[str, Any]) -> None:
 
 def events(out: Out, found: Iterable[Recorded]) -> None:
     """The log, one event a line, printed as it comes."""
-    template = "{:>8}  {:<19}  {:<14}  {:<17}  {:>4}  {:<12}  {:<12}  {}"
     headings = ("POSITION", zoned("AT"), "CARD", "KIND", "RUN", "OUTCOME", "BY", "WORDS")
-    out.line(template.replace("{:<19}", "{:<" + str(max(19, len(headings[1]))) + "}").format(*headings))
-    wide = " " * max(0, len(headings[1]) - 19)
+    widths = (8, max(19, len(headings[1])), 14, 17, 3, 12, 12, 0)
+    out.line(_row(headings, widths))
     for event in found:
-        row = (event.position, local(event.at), event.task, event.kind, event.run or "", event.outcome or "")
-        cells = [clean(cell) for cell in (*row, event.actor_name, _said(event))]
-        cells[1] += wide
-        out.line(fit(template.format(*cells).rstrip()))
+        place = (event.position, local(event.at), event.task, event.kind)
+        out.line(fit(_row((*place, event.run, event.outcome, event.actor_name, _said(event)), widths)))
+
+
+def _row(cells: Sequence[Any], widths: Sequence[int]) -> str:
+    return "  ".join(clean(cell).ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
 
 def _fields(out: Out, task: dict[str, Any]) -> None:
@@ -125,8 +129,7 @@ def _fields(out: Out, task: dict[str, Any]) -> None:
         zoned("created"): local(task["created_at"]),
         zoned("updated"): local(task["updated_at"]),
     }
-    rows = [(f"  {name}", value) for name, value in shown.items() if value]
-    for line in aligned([("", ""), *((name.strip(), value) for name, value in rows)])[1:]:
+    for line in aligned([pair for pair in shown.items() if pair[1]]):
         out.line(fit(f"  {line}"))
 
 
@@ -161,7 +164,8 @@ def _counters(task: dict[str, Any]) -> str:
 def _hold(hold: dict[str, Any]) -> str:
     counted = f" {hold['count']} of {hold['limit']} ({hold['limit_source']} limit)" if hold["count"] is not None else ""
     kind = f" {hold['kind']}" if hold["kind"] else ""
-    return f"{hold['cause']}{kind}{counted}, {'until a person unblocks it' if hold['sticky'] else 'lifts by itself'}"
+    lifts = "until a person unblocks it" if hold["sticky"] else "until a limit is raised or somebody else has it"
+    return f"{hold['cause']}{kind}{counted}, {lifts}"
 
 
 def _limits(task: dict[str, Any]) -> str:
@@ -183,6 +187,4 @@ def _used(usage: dict[str, Any] | None) -> str:
 
 
 def _said(event: Recorded) -> str:
-    """The event's words in a line; what they say of what they are, where there is more than one."""
-    words = {name: value for name, value in event.words.items() if value not in (None, "", {})}
-    return " · ".join(str(value) for value in words.values())
+    return " · ".join(str(value) for value in event.words.values() if value not in (None, "", {}))

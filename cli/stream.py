@@ -25,9 +25,7 @@ def chosen(kinds: Sequence[str]) -> frozenset[str]:
     return frozenset(kinds)
 
 
-def stream(
-    board: Board, task: str | None, *, after: int, follow: bool, kinds: frozenset[str]
-) -> Iterator[Recorded]:
+def stream(board: Board, task: str | None, *, after: int, follow: bool, kinds: frozenset[str]) -> Iterator[Recorded]:
     """The events of the board or of *task* behind position *after*, in order; *follow*: for ever."""
     if follow and task is not None:
         board.runs(task)  # the card must be there

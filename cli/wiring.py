@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from kanban.address import Address
     from kanban.board import Answer, Board
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 EPILOG: Final = (
     "Global options, anywhere on the line: --board NAME, --database URL, --config FILE, --actor NAME, --json, --quiet, "
@@ -29,7 +30,9 @@ EPILOG: Final = (
 )
 LARGEST: Final = 10**9
 """The largest number that a flag takes: what is larger is a slip of the finger, and some stores cannot keep it."""
-_FREE: Final = frozenset({"title", "body", "reason", "summary", "note", "text", "first", "second", "metadata", "blocked"})
+_FREE: Final = frozenset(
+    {"title", "body", "reason", "summary", "note", "text", "first", "second", "metadata", "blocked"}
+)
 """Parameters that hold free text: whether a blank one is allowed is the board's to say."""
 _CARD = re.compile(r"t_\S*")
 
@@ -125,7 +128,9 @@ class Checked(TyperCommand):
     def invoke(self, ctx: Any) -> Any:
         """Run it."""
         for param in self.params:
-            check_texts(param.name or "", ctx.params.get(param.name or ""), param.human_readable_name)
+            name = str(param.name)
+            label = param.opts[0] if param.param_type_name == "option" else param.metavar or name.upper()
+            check_texts(name, ctx.params.get(name), label)
         try:
             return super().invoke(ctx)
         except BrokenPipeError:
@@ -207,4 +212,6 @@ def _tell(at: Address, out: Out) -> None:
 
     origins = at.loaded.origins
     files = ", ".join(map(str, at.loaded.files)) or "no file"
-    out.note(f"board {at.board} ({origins['board']}); store {masked(at.url)} ({origins['database']}); settings: {files}")
+    out.note(
+        f"board {at.board} ({origins['board']}); store {masked(at.url)} ({origins['database']}); settings: {files}"
+    )

@@ -19,7 +19,9 @@ app = typer.Typer()
 First = Annotated[
     str | None, typer.Argument(metavar="[ID]", help="The card; a worker may leave it out.", show_default=False)
 ]
-Run = Annotated[int | None, typer.Option(min=1, max=LARGEST, help="The run that --lock belongs to.", show_default=False)]
+Run = Annotated[
+    int | None, typer.Option(min=1, max=LARGEST, help="The run that --lock belongs to.", show_default=False)
+]
 Lock = Annotated[str | None, typer.Option(help="The run's lock: you are its worker.", show_default=False)]
 
 
@@ -27,6 +29,7 @@ Lock = Annotated[str | None, typer.Option(help="The run's lock: you are its work
 def claim(
     ctx: typer.Context,
     task: Annotated[str | None, typer.Argument(metavar="[ID]", help="The card.", show_default=False)] = None,
+    *,
     following: Annotated[bool, typer.Option("--next", help="Whichever card comes next.")] = False,
     assignee: Annotated[str | None, typer.Option(help="Only a card of this assignee.", show_default=False)] = None,
     pid: Annotated[
@@ -53,6 +56,7 @@ def claim(
 def heartbeat(
     ctx: typer.Context,
     task: First = None,
+    *,
     run: Run = None,
     lock: Lock = None,
 ) -> None:
@@ -66,10 +70,13 @@ def progress(
     ctx: typer.Context,
     first: First = None,
     second: Annotated[str | None, typer.Argument(metavar="[NOTE]", help="How it goes.", show_default=False)] = None,
+    *,
     tokens: Annotated[
-        int | None, typer.Option(min=0, max=10**15, help="Tokens used so far.", show_default=False)
+        int | None, typer.Option(min=0, max=10**15, help="Tokens used since it was last said.", show_default=False)
     ] = None,
-    cost: Annotated[str | None, typer.Option(metavar="X", help="Money used so far.", show_default=False)] = None,
+    cost: Annotated[
+        str | None, typer.Option(metavar="X", help="Money used since it was last said.", show_default=False)
+    ] = None,
     run: Run = None,
     lock: Lock = None,
 ) -> None:
@@ -83,7 +90,10 @@ def progress(
 def complete(
     ctx: typer.Context,
     first: First = None,
-    second: Annotated[str | None, typer.Argument(metavar="[SUMMARY]", help="What was done.", show_default=False)] = None,
+    second: Annotated[
+        str | None, typer.Argument(metavar="[SUMMARY]", help="What was done.", show_default=False)
+    ] = None,
+    *,
     outcome: Annotated[Literal["ok", "fail"], typer.Option(help="How it went.")] = "ok",
     result: Annotated[
         str | None, typer.Option(metavar="FILE|-", help="A file that holds the result; - is stdin.", show_default=False)
@@ -114,6 +124,7 @@ def block(
     ctx: typer.Context,
     first: First = None,
     second: Annotated[str | None, typer.Argument(metavar="REASON", help="What is needed.", show_default=False)] = None,
+    *,
     kind: Annotated[
         str | None, typer.Option(help="needs_input, dependency, or a word of your own.", show_default=False)
     ] = None,
@@ -132,7 +143,10 @@ def block(
 def review(
     ctx: typer.Context,
     first: First = None,
-    second: Annotated[str | None, typer.Argument(metavar="[SUMMARY]", help="What was done.", show_default=False)] = None,
+    second: Annotated[
+        str | None, typer.Argument(metavar="[SUMMARY]", help="What was done.", show_default=False)
+    ] = None,
+    *,
     reviewer: Annotated[str | None, typer.Option(help="Who is to look at it.", show_default=False)] = None,
     run: Run = None,
     lock: Lock = None,
@@ -149,6 +163,7 @@ def changes(
     ctx: typer.Context,
     first: First = None,
     second: Annotated[str | None, typer.Argument(metavar="REASON", help="What to change.", show_default=False)] = None,
+    *,
     run: Run = None,
     lock: Lock = None,
 ) -> None:
@@ -162,6 +177,7 @@ def changes(
 def unblock(
     ctx: typer.Context,
     tasks: Annotated[list[str] | None, typer.Argument(metavar="[ID]...", help="The cards.", show_default=False)] = None,
+    *,
     reason: Reason = None,
     everything: Annotated[bool, typer.Option("--all", help="Every card that --cause holds.")] = False,
     cause: Annotated[
@@ -192,6 +208,7 @@ def unblock(
 def stop(
     ctx: typer.Context,
     task: CardId,
+    *,
     reason: Annotated[str, typer.Option(help="Why, for the log.")] = "stopped by an operator",
 ) -> None:
     """End a card's run, and block the card until a person unblocks it."""
@@ -251,4 +268,4 @@ def _parsed(text: str) -> Any:
     try:
         return json.loads(text, parse_constant=refuse, parse_float=finite)
     except (ValueError, RecursionError) as fault:
-        raise InvalidInput(f"--metadata is no JSON: {fault}", remedy='give JSON, as \'{"tests": 12}\'') from None
+        raise InvalidInput(f"--metadata is no JSON: {fault}", remedy="give JSON, as '{\"tests\": 12}'") from None

@@ -261,10 +261,14 @@ NOTHING = Decision()
 
 @dataclass(frozen=True, slots=True)
 class Ahead:
-    """A view in which some cards have moved on already: for deciding on top of events not yet appended."""
+    """A view in which some cards have moved on already: for deciding on top of events not yet appended.
+
+    *foretold* holds the events of the card that is decided on, by the positions that `ahead` gave them.
+    """
 
     view: View
     moved: Mapping[str, Task] = field(default_factory=dict)
+    foretold: Mapping[int, Recorded] = field(default_factory=dict)
 
     @property
     def now(self) -> int:
@@ -290,7 +294,7 @@ class Ahead:
         return self.view.children(task)
 
     def event(self, position: int) -> Recorded | None:
-        return self.view.event(position)
+        return self.foretold.get(position) or self.view.event(position)
 
     def completion(self, task: str) -> Recorded | None:
         return self.view.completion(task)
@@ -302,11 +306,19 @@ class Ahead:
         return self.view.live()
 
 
+def foretell(task: Task, drafts: tuple[Draft, ...] | list[Draft], now: int) -> list[Recorded]:
+    """The events that the *drafts* of *task* will be, at positions after its last; those of others are passed over."""
+    own = (draft for draft in drafts if draft.task == task.id)
+    return [
+        draft.as_if(position=task.position + step, version=task.version + step, at=now)
+        for step, draft in enumerate(own, 1)
+    ]
+
+
 def ahead(task: Task, drafts: tuple[Draft, ...] | list[Draft], now: int) -> Task:
     """*task* once its *drafts* are appended; drafts of other cards are passed over."""
-    for draft in drafts:
-        if draft.task == task.id:
-            task = evolve(task, draft.as_if(position=task.position + 1, version=task.version + 1, at=now))
+    for event in foretell(task, drafts, now):
+        task = evolve(task, event)
     return task
 
 

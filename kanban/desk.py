@@ -96,8 +96,11 @@ class Desk:
         return None if row is None else last_of_kind(self.tx, self.board, row.task, "created")
 
     def live(self) -> tuple[Run, ...]:
-        """Every open run of the board."""
-        return tuple(self._runs(tables.runs.c.ended_by.is_(None)))
+        """Every open run of the board, as caps count them: one that cannot be read whole keeps its slot."""
+        table = tables.runs
+        counted = (table.c.task, table.c.run, table.c.by, table.c.host, table.c.worker)
+        query = select(*counted).where(table.c.board == self.board, table.c.ended_by.is_(None))
+        return tuple(Run(**row) for row in self.tx.execute(query).mappings())
 
     def write(self, decision: Decision, *, command_id: str | None = None) -> list[Recorded]:
         """Append what *decision* came to, evolve the projections, move the leases. All in this transaction."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from kanban.commands import Ahead, View, ahead, known, system
+from kanban.commands import Ahead, View, ahead, foretell, known, system
 from kanban.operators import decide_as_operator
 from kanban.wishes import command_of
 from ledger import events as e
@@ -78,8 +78,9 @@ def _grant(view: View, run: Run, before: Task, drafts: list[Draft]) -> tuple[lis
             idle.append(f"{task.id}: the wish to {verb} (position {position}) came to nothing: the card is done")
             continue
         moved = {task.id: task} | {other: _moved(view, other, drafts) for other in _others(drafts, task.id)}
+        foretold = {event.position: event for event in foretell(before, drafts, view.now)}
         try:
-            drafts.extend(decide_as_operator(Ahead(view, moved), command, actor).drafts)
+            drafts.extend(decide_as_operator(Ahead(view, moved, foretold), command, actor).drafts)
         except Refusal as refusal:
             drafts.append(Draft.of(task.id, _refused(refusal), actor))
     return drafts, idle

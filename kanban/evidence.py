@@ -183,4 +183,4 @@ def _last_lines(text: str) -> tuple[str, ...]:
 
 def _result(path: Path) -> str | None:
     data = read_file(path, limit=_FILE_LIMIT)
-    return _printable(data.decode(errors="replace")).strip() or None if data else None
+    return redact(_printable(data.decode(errors="replace"))).strip() or None if data else None

@@ -115,7 +115,7 @@ def create(view: View, command: Create, actor: Actor) -> Decision:
     earlier = view.created_with(command.key) if command.key is not None else None
     if earlier is not None:
         draft = Draft.of(earlier.task, event, actor)
-        if not _same_request(draft, earlier):
+        if not _same_request(draft, earlier) or not _born_as_asked(view, command, earlier):
             raise Conflict(str(command.key), earlier.task)
         return Decision(replayed=earlier.task)
     for parent, require in command.parents:
@@ -169,6 +169,16 @@ def _same_request(draft: Draft, earlier: Recorded) -> bool:
     return (facts, draft.words_text) == (known_facts, earlier.words_text)
 
 
+def _born_as_asked(view: View, command: Create, earlier: Recorded) -> bool:
+    """Whether a card that is to be born blocked was: its `blocked` stands right behind its `created`."""
+    if command.blocked is None:
+        return True
+    event = view.event(earlier.position + 1)
+    if event is None or (event.task, event.kind) != (earlier.task, "blocked"):
+        return False
+    return bool(event.words.get("reason") == command.blocked)
+
+
 def _parents(wanted: tuple[tuple[str, str], ...]) -> tuple[e.Parent, ...]:
     """Each parent once; the last requirement said of it counts."""
     return tuple(e.Parent(task=task, require=_require(require)) for task, require in dict(wanted).items())
@@ -201,7 +211,7 @@ def _edit(view: View, command: Edit, actor: Actor) -> Decision:
     for name in ("max_retries", "max_runtime"):
         if changes.get(name) is not None and changes[name] < 1:
             raise InvalidInput(f"{name} must be 1 or more", task=task.id, remedy="none: the policy's limit")
-    if changes.get("lane") not in {None, "work", "triage"}:
+    if changes.get("lane", "work") not in {"work", "triage"}:
         raise InvalidInput(f"no card can be sent to lane {changes['lane']!r}", task=task.id, remedy="work or triage")
     values = {name: value for name, value in changes.items() if name not in {"title", "body"}}
     edited = e.Edited(

@@ -219,11 +219,13 @@ def _ended(now: int, policy: Policy, here: Here, held: tuple[Run, Lease], seen: 
     run, lease = held
     over = now > lease.until + policy.lease_grace * SECOND
     mine = _ours(here, run)
-    if run.group is None and run.by == "spawn" and mine:
-        return _never_bound(now, policy, here, run, seen)
+    if run.group is None and run.by == "spawn":
+        if mine:
+            return _never_bound(now, policy, here, run, seen)
+        return Circumstance.NEVER_BOUND if over else None
     if run.group is None or not mine or (seen is not None and seen.presence is Presence.UNKNOWN):
         return Circumstance.LEASE_OVER if over else None
-    if seen is None or seen.members:
+    if seen is None or seen.presence is None or seen.members:  # none: it was bound after it had been looked at
         return None
     return Circumstance.REBOOTED if seen.presence is Presence.REBOOTED else Circumstance.GONE
 
@@ -280,7 +282,7 @@ def _end_group(now: int, policy: Policy, run: Run, seen: Seen) -> list[Step]:
 
 def _of_ending(now: int, policy: Policy, run: Run, seen: Seen | None) -> list[Step]:
     """A run that ended by a verb keeps its card until its group is gone; after the grace the group is ended."""
-    if seen is None:
+    if seen is None or seen.presence is None:
         return []
     if not seen.members:
         return [Forget(run)] if seen.presence is not Presence.UNKNOWN else []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -18,6 +18,11 @@ from projections.run import Run
 from projections.task import Task, claimable, evolve
 
 RUNS, LEASES, CARDS, HELD, TASKS = tables.runs, tables.leases, tables.cards, tables.held, tables.tasks
+
+
+Report = Callable[[str, str], None]
+"""Told of each card of which something stored cannot be read, and what."""
+_UNREADABLE = (ValueError, TypeError, KeyError)
 
 
 class Watched(NamedTuple):
@@ -57,14 +62,17 @@ def watch(tx: Connection, board: str) -> Watch:
     return Watch(tuple(_watched(open_rows, errors)), tuple(_watched(ending_rows, errors)), tuple(errors))
 
 
-def liftable(tx: Connection, board: str) -> list[Task]:
-    """The cards with a hold that is not sticky."""
+def liftable(tx: Connection, board: str, report: Report | None = None) -> list[Task]:
+    """The cards with a hold that is not sticky. A row that cannot be read is reported; the others go on."""
     query = select(TASKS).where(TASKS.c.board == board, ~TASKS.c.hold_sticky).order_by(TASKS.c.task)
-    return [task_from(dict(row)) for row in tx.execute(query).mappings()]
+    return list(_tasks(tx.execute(query).mappings(), report))
 
 
-def candidates(tx: Connection, board: str, now: int, host: str) -> Iterator[Task]:
-    """The cards that only time or this host's slots could still hold back: larger priority, then older, then id."""
+def candidates(tx: Connection, board: str, now: int, host: str, report: Report | None = None) -> Iterator[Task]:
+    """The cards that only time or this host's slots could still hold back: larger priority, then older, then id.
+
+    A row that cannot be read is reported; the others go on.
+    """
     query = (
         select(CARDS)
         .where(CARDS.c.board == board, CARDS.c.status.in_(("scheduled", "review", "ready")))
@@ -72,8 +80,7 @@ def candidates(tx: Connection, board: str, now: int, host: str) -> Iterator[Task
         .where((CARDS.c.host.is_(None)) | (CARDS.c.host == host))
         .order_by(-CARDS.c.priority, CARDS.c.created_at, CARDS.c.task)
     )
-    for row in tx.execute(query).mappings():
-        yield task_from(dict(row))
+    return _tasks(tx.execute(query).mappings(), report)
 
 
 def spawned_here(tx: Connection, host: str) -> int:
@@ -118,13 +125,26 @@ def _startable(task: Task, now: int) -> bool:
     return claimable(task._replace(not_before=None), now)
 
 
+def _tasks(rows: Iterable[Mapping[Any, Any]], report: Report | None) -> Iterator[Task]:
+    for row in rows:
+        try:
+            yield task_from(dict(row))
+        except _UNREADABLE as fault:
+            if report is not None:
+                report(row["task"], _unreadable("its stored row", fault))
+
+
 def _watched(rows: Iterable[Mapping[Any, Any]], errors: list[tuple[str, str]]) -> Iterator[Watched]:
     for row in rows:
         try:
             run = run_from(dict(row))
-        except (ValueError, TypeError, KeyError) as fault:
-            errors.append((row["task"], f"its stored run cannot be read: {fault}; ledger replay, ledger db rebuild"))
+        except _UNREADABLE as fault:
+            errors.append((row["task"], _unreadable("its stored run", fault)))
             continue
         leased = row["leased"]
         until = run.lease_until if leased is None else leased
         yield Watched(row["board"], run, Lease(until, row["last_beat"], leased is not None))
+
+
+def _unreadable(what: str, fault: Exception) -> str:
+    return f"{what} cannot be read: {fault}; ledger replay, ledger db rebuild"

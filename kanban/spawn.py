@@ -21,7 +21,7 @@ _GATE: Final = 3  # the descriptor that the supervisor reads
 _ABOVE_STANDARD: Final = 10  # clear of it and of standard input and output, should one of these be closed here
 _OPEN: Final = b"g"
 _STOPS: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
-_INHERITED: Final = ("HOME", "LANG", "TMPDIR", "TERM", "LEDGER_TURN_RECOVERY")
+_INHERITED: Final = ("HOME", "LANG", "TMPDIR", "TERM", "LEDGER_HOST_ID", "LEDGER_TURN_RECOVERY")
 
 
 class SpawnFailed(LedgerError):

@@ -25,7 +25,6 @@ from kanban.spawn import Children, Launched, Order, close_gate, launch, open_gat
 from kanban.workspaces import prepare
 from ledger.clock import Clock
 from ledger.database import savepoint
-from ledger.errors import LedgerError
 from ledger.events import Actor, WorkerBound
 from ledger.recorded import Draft
 from projections import queries
@@ -76,7 +75,7 @@ def start(shop: Shop, claims: Iterable[Claim], children: Children, actor: Actor)
         for claim in claims:
             try:
                 launched = launch(_order(shop, claim))
-            except (LedgerError, OSError) as fault:
+            except Exception as fault:  # noqa: BLE001 – whatever it is, it is this card's, and the others start
                 _witness(shop, claim, str(fault))
                 faults.append(Started(claim.task.id, claim.run, None, str(fault)))
                 continue

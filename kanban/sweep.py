@@ -29,7 +29,7 @@ from kanban.processes import ProcessTable
 from kanban.spawn import Children
 from kanban.standing import by_reason, held_changes, keep_held, stamp, stamp_is_due
 from kanban.starting import Claim, Shop, start
-from kanban.tick import Tick, note_errors, report
+from kanban.tick import Tick, note_error, report
 from kanban.tidy import tidy
 from ledger import ids
 from ledger.clock import rfc3339
@@ -38,6 +38,7 @@ from ledger.events import Actor
 from ledger.recorded import Draft
 from projections import leases
 from projections.queries import next_at
+from projections.run import Run
 from projections.task import Task
 
 _T = TypeVar("_T")
@@ -88,11 +89,10 @@ class Sweeper:
             return
         with at_desk(self.shop.engine, self.shop.board, self.shop.clock) as desk:
             watch = snapshot.watch(desk.tx, desk.board)
-            note_errors(tick, watch.errors)
-            steps = self._settle(desk, watch, seen)
+            steps = self._settle(tick, desk, watch, seen)
             for step in steps:
                 signals += self._guarded(tick, desk, _card(step), partial(self._apply, tick, desk, step)) or []
-            admission = self._admit(desk, _candidates(desk, self.here), watch, seen, most)
+            admission = self._admit(desk, self._candidates(tick, desk), watch, seen, most)
             for card in admission.starts:
                 claim = self._guarded(tick, desk, card.task.id, partial(self._claim, desk, card))
                 claims += [] if claim is None else [claim]
@@ -100,6 +100,7 @@ class Sweeper:
             changed = bool(steps or claims)
             stamp(desk, self.shop.host.id, tick, changed=changed)
         self._signal(tick, signals)
+        self._name_escaped(tick, steps)
         self._start(tick, claims)
         with looking(self.shop.engine, self.shop.board, self.shop.clock) as desk:
             tick.notes += tidy(desk, self.shop.home)
@@ -110,13 +111,12 @@ class Sweeper:
         seen = self._observe(tick)
         with looking(self.shop.engine, self.shop.board, self.shop.clock) as desk:
             watch = snapshot.watch(desk.tx, desk.board)
-            note_errors(tick, watch.errors)
             drafts: list[Draft] = []
-            steps = self._settle(desk, watch, seen)
+            steps = self._settle(tick, desk, watch, seen)
             for step in steps:
                 drafts += self._guarded(tick, desk, _card(step), partial(self._tell, tick, desk, step)) or []
             moved = snapshot.foreseen(desk, drafts)
-            standing = _candidates(desk, self.here)
+            standing = self._candidates(tick, desk)
             cards = snapshot.merged(standing, moved, desk.now, self.here.host) if moved else standing
             booked = sum(isinstance(step, Book) for step in steps)
             admission = self._admit(desk, cards, watch, seen, most, booked=booked, steps=steps)
@@ -133,16 +133,21 @@ class Sweeper:
         tick.present = sum(bool(found.members) for found in of_board(seen, self.shop.board).values())
         return seen
 
-    def _settle(self, desk: Desk, watch: snapshot.Watch, seen: dict[Place, Any]) -> list[Step]:
+    def _settle(self, tick: Tick, desk: Desk, watch: snapshot.Watch, seen: dict[Place, Any]) -> list[Step]:
+        for task, error in watch.errors:
+            note_error(tick, task, error)
         return settle(
             desk.now,
             desk.settings,
             self.here,
             open_runs=[(watched.run, watched.lease) for watched in watch.open],
             ending=[watched.run for watched in watch.ending if watched.board == desk.board],
-            liftable=snapshot.liftable(desk.tx, desk.board),
+            liftable=snapshot.liftable(desk.tx, desk.board, partial(note_error, tick)),
             seen=of_board(seen, desk.board),
         )
+
+    def _candidates(self, tick: Tick, desk: Desk) -> Iterator[Task]:
+        return snapshot.candidates(desk.tx, desk.board, desk.now, self.here.host, partial(note_error, tick))
 
     def _admit(
         self,
@@ -160,7 +165,7 @@ class Sweeper:
         live = snapshot.live(desk, desk.tx, self.here.host, ending=len(remain))
         if booked:
             left = [run for run in desk.live() if run.task not in ended]
-            gone = [run for run in desk.live() if run.task in ended and run.by == "spawn"]
+            gone = [run for run in desk.live() if run.task in ended and _holds_slot(run, self.here.host)]
             live = live_of(left, live.host - len(gone))
         ending = frozenset(w.run.task for w in remain if w.board == desk.board)
         return admit(desk.now, desk.settings, self.here, cards, live, ending=ending, most=most)
@@ -169,10 +174,15 @@ class Sweeper:
         """Whether a tick on this snapshot would write nothing: then no write transaction is opened."""
         with looking(self.shop.engine, self.shop.board, self.shop.clock) as desk:
             watch = snapshot.watch(desk.tx, desk.board)
-            if watch.errors or self._settle(desk, watch, seen):
-                return False
-            admission = self._admit(desk, _candidates(desk, self.here), watch, seen, most)
-            if admission.starts or held_changes(desk, admission) or stamp_is_due(desk, self.shop.host.id, tick):
+            steps = self._settle(tick, desk, watch, seen)
+            admission = self._admit(desk, self._candidates(tick, desk), watch, seen, most)
+            if (
+                steps
+                or tick.errors
+                or admission.starts
+                or held_changes(desk, admission)
+                or stamp_is_due(desk, self.shop.host.id, tick)
+            ):
                 return False
             tick.held = by_reason(admission)
             return True
@@ -230,15 +240,21 @@ class Sweeper:
 
     def _signal(self, tick: Tick, signals: Iterable[Signal]) -> None:
         """TERM or KILL, to a verified group only; the time of the first is written down for every later tick."""
-        table = ProcessTable.snapshot()
         for step in signals:
             run = step.run
-            if run.group is None or not table.signal(run.group, self.shop.host, step.signum):
+            if run.group is None or not ProcessTable.signal(run.group, self.shop.host, step.signum):
                 continue
             folder = run_folder(self.shop.home, self.shop.board, run.task, run.run)
             write_ending(make_private(folder), self.shop.clock())
             tick.stopped.append({"task": run.task, "run": run.run, "signal": int(step.signum)})
-            escaped = table.escaped(self.shop.board, run.task, run.run, group=run.group.group)
+
+    def _name_escaped(self, tick: Tick, steps: Iterable[Step]) -> None:
+        """Name what left the group of a run that is signalled or over: it is never signalled itself."""
+        runs = [step.run for step in steps if isinstance(step, Book | Forget | Signal) and step.run.by == "spawn"]
+        groups = [(run, run.group.group) for run in runs if run.group is not None]
+        table = ProcessTable.snapshot() if groups else ProcessTable({})
+        for run, group in groups:
+            escaped = table.escaped(self.shop.board, run.task, run.run, group=group)
             if escaped:
                 tick.notes.append(f"{run.task}: left its group, not signalled: {', '.join(map(str, escaped))}")
 
@@ -261,7 +277,7 @@ class Sweeper:
             with savepoint(desk.tx):
                 return work()
         except Exception as fault:  # noqa: BLE001 – whatever it is, it is this card's, and the exit code says so
-            tick.errors.append({"task": task, "error": f"{type(fault).__name__}: {fault}"})
+            note_error(tick, task, f"{type(fault).__name__}: {fault}")
             return None
 
     @property
@@ -285,8 +301,9 @@ def _only_one(home: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def _candidates(desk: Desk, here: Here) -> Iterator[Task]:
-    return snapshot.candidates(desk.tx, desk.board, desk.now, here.host)
+def _holds_slot(run: Run, host: str) -> bool:
+    """Whether the open *run* counts against the cap of *host*."""
+    return run.by == "spawn" and run.host == host
 
 
 def _card(step: Step) -> str:

@@ -42,7 +42,7 @@ class Tick:
         """The object that `ledger sweep --json` prints for this tick."""
         shown: dict[str, Any] = {"tick": rfc3339(self.at), "dry_run": self.dry_run}
         if self.skipped is not None:
-            return {**shown, "skipped": self.skipped}
+            return {**shown, "skipped": self.skipped, "errors": self.errors}
         names = ("booked", "stopped", "renewed", "lifted", "claimed", "held", "notes", "errors", "live", "position")
         shown.update((name, getattr(self, name)) for name in names)
         shown["next_at"] = None if self.next_at is None else rfc3339(self.next_at)
@@ -70,5 +70,8 @@ def report(tick: Tick, step: Book | AskStop | Lift, kinds: list[str], notes: Ite
             tick.lifted.append({"task": task, "cause": cause})
 
 
-def note_errors(tick: Tick, errors: Iterable[tuple[str, str]]) -> None:
-    tick.errors += [{"task": task, "error": error} for task, error in errors]
+def note_error(tick: Tick, task: str, error: str) -> None:
+    """Tell of a fault on one card, once however often the tick meets it."""
+    told: dict[str, str | None] = {"task": task, "error": error}
+    if told not in tick.errors:
+        tick.errors.append(told)

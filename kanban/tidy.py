@@ -17,14 +17,17 @@ def tidy(desk: Desk, home: Path) -> list[str]:
     notes = []
     for root in {scratch_folder(home, desk.board, "x").parent, worktree_folder(home, desk.board, "x").parent}:
         for folder in sorted(root.iterdir()) if root.is_dir() else ():
-            task = desk.task(folder.name)
-            if task is None or not _is_over(desk, task):
-                continue
             try:
-                release(home, desk.board, task.id, task.card.workspace)
-            except (LedgerError, OSError) as fault:
-                notes.append(f"{task.id}: its workspace stays: {fault}")
+                _tidy(desk, home, folder.name)
+            except (LedgerError, OSError, ValueError, TypeError) as fault:
+                notes.append(f"{folder.name}: its workspace stays: {fault}")
     return notes
+
+
+def _tidy(desk: Desk, home: Path, name: str) -> None:
+    task = desk.task(name)
+    if task is not None and _is_over(desk, task):
+        release(home, desk.board, task.id, task.card.workspace)
 
 
 def _is_over(desk: Desk, task: Task) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from kanban.commands import (
     NOTHING,
@@ -48,10 +49,10 @@ def decide_as_worker(view: View, command: Any, actor: Actor, own: tuple[str, Cre
         case Progress():
             return _progress(view, command, actor)
         case Create() if own is not None:
-            proved(view, *own)
-            return create(view, command, actor)
+            run = open_run(view, *own)
+            return create(view, replace(command, made_by=(run.task, run.run)), actor)
         case Comment() if own is not None:
-            proved(view, *own)
+            open_run(view, *own)
             known(view, command.task)
             return one(command.task, e.Commented(body=command.body), actor)
         case AddLink(claim=Credential() as claim):
@@ -233,8 +234,19 @@ def _asked(event: Any) -> tuple[Any, ...]:
     return (facts.get("usage"), facts.get("reviewer"), "dependency" if kind == "needs_input" else kind)
 
 
+_VERBS: Final = {
+    "AddLink": "link",
+    "RemoveLink": "unlink",
+    "AskReview": "review",
+    "AskChanges": "changes",
+    "SetPolicy": "policy",
+}
+"""Commands whose name on the command line is not the name of their class."""
+
+
 def _verb(command: Any) -> str:
-    return type(command).__name__.lower()
+    name = type(command).__name__
+    return _VERBS.get(name, name.lower())
 
 
 def spoken_by_worker(command: Any) -> bool:

@@ -9,6 +9,7 @@ that several processes write can be corrupted.
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -44,7 +45,11 @@ def sqlite_path(url: str) -> Path:
     try:
         parsed = make_url(url)
     except ArgumentError:
-        raise StoreUnsupported(f"{url!r} is no database address", remedy="use sqlite:////path/to/ledger.db") from None
+        raise StoreUnsupported(
+            f"{masked(url)!r} is no database address", remedy="use sqlite:////path/to/ledger.db"
+        ) from None
+    except ValueError:  # a port that is no number: what is secret in it cannot be told
+        raise StoreUnsupported("a port that is no number", remedy="use sqlite:////path/to/ledger.db") from None
     if parsed.get_backend_name() != "sqlite":
         raise StoreUnsupported(
             f"{masked(url)}: this version speaks SQLite only", remedy="use sqlite:////path/to/ledger.db"
@@ -58,8 +63,8 @@ def masked(url: str) -> str:
     """*url* without its password: what may be printed."""
     try:
         return make_url(url).render_as_string(hide_password=True)
-    except ArgumentError:
-        return url
+    except (ArgumentError, ValueError):  # no address at all, or a port that is no number
+        return re.sub(r"//[^/]*@", "//***@", url)
 
 
 def connect(url: str, *, create: bool = False) -> Engine:

@@ -34,10 +34,9 @@ class Chain:
         """Check the next stored row, its columns in the order of `Recorded`."""
         (board, position, task, version, kind, schema, at, actor_kind, actor_name, actor_host, run, outcome,
          command_id, facts, digest, stored, salt, words) = row  # fmt: skip
-        if not (
-            type(position) is type(version) is type(schema) is type(at) is int and (run is None or type(run) is int)
-        ):
-            raise TypeError("a number is none")
+        numbers = type(position) is type(version) is type(schema) is type(at) is int
+        if not numbers or type(task) is not str or not (run is None or type(run) is int):
+            raise TypeError("a column holds another type")
         last = self._versions.get(task, 0)
         if position != self.position + 1 or version != last + 1 or at < self.at:
             self._holes(row, last)
@@ -67,7 +66,7 @@ class Chain:
         self.position = event.position if isinstance(event.position, int) else self.position + 1
         text = f"its stored columns cannot be hashed: {type(fault).__name__}: {fault}"
         self.found.append(Divergence(str(event.task), self.position, "§10 chain", None, None, text))
-        self.hash = event.hash if isinstance(event.hash, bytes) else b""
+        self.hash = event.hash if isinstance(event.hash, bytes) else self._instead or b""
         self._instead = None
 
     def end(self, head: Head | None, redacted: dict[int, int]) -> None:
@@ -110,6 +109,8 @@ class Chain:
         if instead is not None and next_hash(instead, text, event.facts_text, event.words_digest) == event.hash:
             return
         self._instead = computed
+        if not isinstance(event.hash, bytes):
+            raise TypeError("a hash is no text")
         said = "its hash is not that of its columns after the event before it"
         self._say(row, "§10 chain", event.hash, computed, said)
 

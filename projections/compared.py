@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import fields
 from hashlib import sha256
 from itertools import islice
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Boolean, Select, Table, select
@@ -14,7 +15,9 @@ from sqlalchemy import Boolean, Select, Table, select
 from projections import tables
 from projections.divergence import Divergence
 from projections.read_models import World
-from projections.rows import run_row, settings_row, task_row
+from projections.rows import RUN_COLUMNS, SETTINGS_COLUMNS, TASK_COLUMNS, settings_row
+from projections.run import Run
+from projections.task import Card, Hold, Task
 
 _PAGE: Final = 500
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
@@ -24,19 +27,18 @@ def _bytes(value: Any) -> bytes:
     return _encode(value).encode("utf-8", "surrogatepass")  # a forged fact may hold anything
 
 
-class _Shape(NamedTuple):
-    """A projection as columns by name, without the board: *key* counts those of its primary key, which come first."""
+class Shape(NamedTuple):
+    """A projection as columns, without the board: first the *key* of them that are its primary key."""
 
     table: Table
     names: tuple[str, ...]
     key: int
-    owner: str
-    """The column that names the card a row belongs to; empty: the board's own."""
-    pick: Callable[[dict[str, Any]], tuple[Any, ...]]
+    owner: int | None
+    """The column that names the card a row belongs to; none: it is the board's own."""
 
     def owner_of(self, row: tuple[Any, ...]) -> str:
         """The card that *row* belongs to; empty: the board's own."""
-        return str(row[self.names.index(self.owner)]) if self.owner else ""
+        return "" if self.owner is None else str(row[self.owner])
 
     def said(self, row: tuple[Any, ...] | None) -> dict[str, Any] | None:
         """A row by column, for people."""
@@ -47,19 +49,13 @@ class _Shape(NamedTuple):
         return isinstance(self.table.c[column].type, Boolean)
 
 
-def _shape(table: Table, owner: str) -> _Shape:
-    key = [column.name for column in table.primary_key if column.name != "board"]
-    rest = sorted(column.name for column in table.columns if column.name not in {"board", *key})
-    names = (*key, *rest)
-    return _Shape(table, names, len(key), owner, itemgetter(*names))
-
-
 SHAPES: Final = (
-    _shape(tables.links, "child"),
-    _shape(tables.runs, "task"),
-    _shape(tables.settings, ""),
-    _shape(tables.tasks, "task"),
+    Shape(tables.links, ("child", "parent", "require"), 2, 0),
+    Shape(tables.runs, RUN_COLUMNS, 2, 0),
+    Shape(tables.settings, SETTINGS_COLUMNS, 0, None),
+    Shape(tables.tasks, (*TASK_COLUMNS, "open_parents"), 1, 0),
 )
+"""Every projection, by name."""
 
 
 class Comparison:
@@ -83,7 +79,7 @@ class Comparison:
         """
         for shape in SHAPES:
             expected = self._expected(shape, keep=stored is not None)
-            if stored is None or (shape.owner == "" and self._task is not None):
+            if stored is None or (shape.owner is None and self._task is not None):
                 continue
             for page in stored(self._query(shape, board)):
                 for row in page:
@@ -94,25 +90,27 @@ class Comparison:
                 self._differs(shape, None, computed)
         return self._digest.hexdigest()
 
-    def _expected(self, shape: _Shape, *, keep: bool) -> dict[tuple[Any, ...], tuple[Any, ...]]:
+    def _expected(self, shape: Shape, *, keep: bool) -> dict[tuple[Any, ...], tuple[Any, ...]]:
         self._digest.update(_bytes([shape.table.name, shape.names]))
-        expected = {}
-        picked = map(shape.pick, rows(self.world, shape.table.name))
-        while page := list(islice(picked, _PAGE)):
+        expected: dict[tuple[Any, ...], tuple[Any, ...]] = {}
+        folded = rows(self.world, shape.table.name)
+        while page := list(islice(folded, _PAGE)):
             self._digest.update(_bytes(page)[1:-1] + b",")  # without the brackets: pages leave no trace
+            if keep and (self._unread or self._task is not None):
+                page = [row for row in page if self._wanted(shape.owner_of(row))]
             if keep:
-                expected.update((row[: shape.key], row) for row in page if self._wanted(shape.owner_of(row)))
+                expected.update([(row[: shape.key], row) for row in page])
         return expected
 
     def _wanted(self, owner: str) -> bool:
         return owner not in self._unread and (self._task is None or self._task == owner)
 
-    def _query(self, shape: _Shape, board: str) -> Select[Any]:
+    def _query(self, shape: Shape, board: str) -> Select[Any]:
         columns = shape.table.c
         query = select(*(columns[name] for name in shape.names)).where(columns.board == board)
-        return query if self._task is None else query.where(columns[shape.owner] == self._task)
+        return query if self._task is None else query.where(columns[shape.names[shape.owner or 0]] == self._task)
 
-    def _differs(self, shape: _Shape, stored: tuple[Any, ...] | None, computed: tuple[Any, ...] | None) -> None:
+    def _differs(self, shape: Shape, stored: tuple[Any, ...] | None, computed: tuple[Any, ...] | None) -> None:
         row = stored or computed or ()
         owner = shape.owner_of(row)
         if owner in self._unread:
@@ -134,18 +132,43 @@ class Comparison:
         self.found.append(Divergence(owner or None, last, "§9 stored", stored, computed, text))
 
 
-def rows(world: World, table: str) -> Iterator[dict[str, Any]]:
-    """The rows that *world* makes of one table, each in its turn by key."""
+def rows(world: World, table: str) -> Iterator[tuple[Any, ...]]:
+    """The rows that *world* makes of one table, by key: those of `World.rows` without a dictionary for each."""
     match table:
         case "tasks":
-            for task, card in sorted(world.tasks.items()):
-                yield {**task_row(card), "open_parents": world.graph.open.get(task, 0)}
+            waiting = world.graph.open
+            return (_task_values(card, waiting.get(task, 0)) for task, card in sorted(world.tasks.items()))
         case "runs":
-            for _, run in sorted(world.runs.items()):
-                yield run_row(run)
+            return (_run_values(run) for _, run in sorted(world.runs.items()))
         case "links":
-            for child, parents in sorted(world.graph.parents.items()):
-                for parent, require in sorted(parents.items(), key=str):
-                    yield {"child": child, "parent": parent, "require": require}
+            links = (
+                (child, sorted(parents.items(), key=str)) for child, parents in sorted(world.graph.parents.items())
+            )
+            return ((child, parent, require) for child, parents in links for parent, require in parents)
         case _:
-            yield settings_row(world.settings)
+            settings = [settings_row(world.settings)] if world.settings.version else []  # empty: nothing was written
+            return (tuple(row[name] for name in SETTINGS_COLUMNS) for row in settings)
+
+
+_LABELS: Final = Card._fields.index("labels")
+_NESTED: Final = tuple(Run._fields.index(name) for name in ("quota", "stops", "group", "turns"))
+_STATE: Final = itemgetter(*(index for index, name in enumerate(Task._fields) if name in TASK_COLUMNS))
+_HOLD: Final = attrgetter(*(field.name for field in fields(Hold)))
+_NO_HOLD: Final = (None,) * len(fields(Hold))
+
+
+def _task_values(task: Task, open_parents: int) -> tuple[Any, ...]:
+    card = list(task.card)
+    card[_LABELS] = _nested(card[_LABELS])
+    return (task.id, *card, *_STATE(task), *(_HOLD(task.hold) if task.hold else _NO_HOLD), open_parents)
+
+
+def _run_values(run: Run) -> tuple[Any, ...]:
+    values = list(run)
+    for index in _NESTED:
+        values[index] = _nested(values[index])
+    return tuple(values)
+
+
+def _nested(value: Any) -> str | None:
+    return "[]" if value == () else None if value is None else _encode(value)

@@ -82,7 +82,7 @@ class Due(NamedTuple):
         found = {name: event.facts[name] for name in self.facts}
         if found == self.facts:
             return None
-        text = f"{self.kind}: its arithmetic under the policy then in force"
+        text = f"{self.kind}: not what the policy then in force makes of it"
         return Divergence(self.task, event.position, "§5", found, self.facts, text)
 
 
@@ -201,8 +201,14 @@ class Judge:
 
 def _full(task: Task, limits: tuple[Budget, ...]) -> bool:
     """Whether any budget is at its limit: asked at every end, so that `tripped` is asked at few."""
-    counts = (task.streak, task.neutral, task.runs, task.failures, task.spent)
-    return any(count >= budget.limit for count, budget in zip(counts, limits, strict=True))
+    streak, neutral, run, failures, spent = limits
+    return (
+        task.streak >= streak.limit
+        or task.neutral >= neutral.limit
+        or task.runs >= run.limit
+        or task.failures >= failures.limit
+        or task.spent >= spent.limit
+    )
 
 
 def judge(events: Iterable[Recorded]) -> list[Divergence]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Final
 
 from ledger.events import ENDINGS
 from ledger.recorded import Recorded
@@ -12,12 +11,9 @@ from projections.read_models import World
 from projections.run import Run
 from projections.task import Task
 
-_ACTS: Final = frozenset({"policy_changed", "edited", "assigned"})
-"""What a person does that may lift a hold, besides anything else an operator does (RULES §5)."""
-
 
 class Moment:
-    """The folded board, and beside it what no single card knows: live runs, keys in use, the last act of a person."""
+    """The folded board, and beside it what no single card knows: the live runs, and the keys in use."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -25,7 +21,6 @@ class Moment:
         self.live: dict[tuple[str, int], str] = {}
         self.live_of: Counter[str] = Counter()
         self.unread: set[str] = set()
-        self._acts: dict[str, int] = {}
 
     def run(self, task: str, number: int | None) -> Run | None:
         """The folded run, open or ended."""
@@ -53,14 +48,8 @@ class Moment:
         cards = ((child, self.world.tasks.get(child)) for child in waiting if child not in self.unread)
         return [child for child, card in cards if card is not None and not card.closed]
 
-    def last_act(self, task: str) -> int:
-        """The position of the last event of a person on the card or on the board; 0: none."""
-        return max(self._acts.get(task, 0), self._acts.get("", 0))
-
     def take(self, event: Recorded) -> None:
         """Go on to the moment after *event*, which the world has folded."""
-        if event.actor_kind == "operator" or event.kind in _ACTS:
-            self._acts[event.task] = event.position
         if event.run is None:
             if event.kind == "created" and event.facts["key"] is not None:
                 self.keys.add(event.facts["key"])

@@ -111,7 +111,7 @@ def board(tx: Connection, board: str) -> dict[str, Any]:
 def stats(tx: Connection, board: str, now: int) -> dict[str, Any]:
     """How many cards stand where, how many runs are live, what could be claimed at *now* and since when."""
     count = select(CARDS.c.status, func.count()).where(CARDS.c.board == board).group_by(CARDS.c.status)
-    by_status: dict[str, int] = dict(tx.execute(count).tuples().all())
+    by_status: dict[str, int] = {str(status): int(cards) for status, cards in tx.execute(count)}
     could = select(func.count(), func.min(CARDS.c.updated_at)).where(CARDS.c.board == board, *claimable_at(now))
     claimable, oldest = tx.execute(could).one()
     ticks = select(SWEEPS.c.host, SWEEPS.c.ticked_at, SWEEPS.c.errors).where(SWEEPS.c.board == board)

@@ -129,7 +129,7 @@ class _Decoded:
 class _Read(Recorded):
     """An event whose facts are decoded once, however many read them: the fold, the graph, the judge."""
 
-    facts = _Decoded()  # type: ignore[assignment]
+    facts = _Decoded()
 
 
 @contextmanager
@@ -207,7 +207,7 @@ class _Auditor:
         return query.order_by(events.c.position)
 
     def _take(self, row: tuple[Any, ...]) -> None:
-        event = _Read._make(row)
+        event: Recorded = tuple.__new__(_Read, row)
         try:
             self.chain.take(row)
         except (TypeError, AttributeError, ValueError) as fault:
@@ -229,7 +229,7 @@ class _Auditor:
         except Exception as fault:  # noqa: BLE001 – whatever it is, it is this card's, and the others go on
             self._unreadable(event, fault)
 
-    def _pass(self, event: _Read) -> None:
+    def _pass(self, event: Recorded) -> None:
         """An event of a card that is not folded any more: its children, the caps and the words go on without it."""
         try:
             if event.kind == "redacted":

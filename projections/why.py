@@ -37,6 +37,7 @@ class Past(NamedTuple):
     task: Task
     moved: dict[str, tuple[int, ...]]
     last: dict[str, Recorded]
+    said: dict[int, str]
 
 
 class Wait(NamedTuple):
@@ -109,7 +110,12 @@ def _past(stream: list[Recorded], task_id: str, open_parents: int) -> Past:
         if event.kind in ENDINGS and task.run is not None and after.run is None:
             last["ending"] = event
         task = after
-    return Past(task._replace(open_parents=open_parents), moved, last)
+    said = {event.position: str(text) for event in stream if (text := _reason(event.words)) is not None}
+    return Past(task._replace(open_parents=open_parents), moved, last, said)
+
+
+def _reason(words: dict[str, Any]) -> Any:
+    return words.get("reason") or words.get("last_words")
 
 
 def _waits(tx: Connection, board: str, task_id: str) -> list[Wait]:
@@ -185,7 +191,10 @@ def _hold(past: Past, settings: Settings) -> list[Ground]:
     sticky = "only a person lifts it" if hold.sticky else "it lifts when a limit is raised or the card is handed over"
     counted = f": {hold.count} of {hold.limit} ({hold.limit_source} limit)" if hold.count is not None else ""
     moved = past.moved.get(_COUNTED_BY.get(hold.cause, ""), ())
-    grounds = [Ground(f"{hold.cause}{counted}; {sticky}", "§5", (*moved, hold.position))]
+    reason = past.said.get(hold.position)
+    told = f' "{reason}"' if reason is not None and hold.cause in {"operator", "worker", "config"} else ""
+    kind = f" ({hold.kind})" if hold.kind is not None else ""
+    grounds = [Ground(f"{hold.cause}{kind}{counted}{told}; {sticky}", "§5", (*moved, hold.position))]
     grounds += [
         Ground(f"{budget.cause} is at its limit now: {budget.count} of {budget.limit} ({budget.limit_source})", "§5",
                past.moved[_COUNTED_BY[budget.cause]])

@@ -81,6 +81,8 @@ class Fleet:
     clock: Ahead = field(default_factory=Ahead)
     boards: list[Board] = field(default_factory=list)
     others: list[subprocess.Popen[str]] = field(default_factory=list)
+    spoilt: bool = False
+    """Whether the test damaged stored rows, so that an audit must find something."""
 
     @property
     def url(self) -> str:
@@ -216,6 +218,11 @@ class Fleet:
     def found(self, name: str) -> None:
         """Another board in the same store."""
         found(self.url, name, FOUNDER, system_clock)
+
+    def audit(self) -> None:
+        """Refold the whole log: whatever processes died of, each event was legal where it stands (RULES §9)."""
+        if self.boards and not self.spoilt:
+            assert self.board.replay().divergences == ()
 
     def end(self) -> None:
         """Kill every process that the test started, and let the store go."""

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 
 from kanban.commands import Credential
 from kanban.refusals import Forbidden
+from ledger.recorded import check_text
 
 TASK, RUN, LOCK = "LEDGER_TASK", "LEDGER_RUN", "LEDGER_LOCK"
+_LONGEST_RUN = 9  # digits
 
 
 def own_claim(environ: Mapping[str, str]) -> tuple[str, Credential] | None:
@@ -19,9 +21,10 @@ def own_claim(environ: Mapping[str, str]) -> tuple[str, Credential] | None:
     if not task:
         return None
     run, lock = environ.get(RUN, "").strip(), environ.get(LOCK, "").strip()
-    if not run.isdecimal() or not lock:
+    check_text(TASK, task)
+    if not run.isdecimal() or len(run) > _LONGEST_RUN or not lock:
         raise Forbidden(
-            f"this is the environment of a worker of {task}, but {RUN} or {LOCK} is missing",
+            f"this is the environment of a worker of {task}, but {RUN} or {LOCK} is missing or no such thing",
             task=task,
             remedy=f"unset {TASK} to act as an operator",
         )

@@ -399,3 +399,10 @@ def test_folders_are_made_private_with_their_parents(tmp_path):
 def test_evidence_never_shows_raw_control_bytes():
     """RULES §10: what is stored can be stored on every engine."""
     assert evidence._printable("a\x85b\x7fc\x00\td\n") == "abc\td\n"
+
+
+def test_secrets_in_a_result_file_do_not_reach_the_log(tmp_path):
+    """What becomes a summary stands in the log for ever, so it is redacted before (RULES §6)."""
+    (tmp_path / "result").write_text("done with sk-abcdefghijklmnopqrstuvwxyz0123456789")
+
+    assert summary_of(tmp_path, NO_EVIDENCE, "file:{result_file}") == "done with [redacted]"

@@ -76,7 +76,9 @@ def said(fleet, card):
     for event in fleet.events(card):
         if event.kind in {"exited", "violation", "blocked"}:
             facts = {name: fact for name, fact in event.facts.items() if name not in {"observer", "not_before"}}
-            booked.append((event.kind, event.actor_kind, event.actor_name, event.run, event.outcome, facts, event.words))
+            booked.append(
+                (event.kind, event.actor_kind, event.actor_name, event.run, event.outcome, facts, event.words)
+            )
     return booked
 
 
@@ -106,6 +108,7 @@ def seen(founded, tmp_path_factory):
         fleet = fleets.new_fleet(founded, tmp_path_factory.mktemp("deaths") / "home")
         try:
             booked[observer] = died(fleet, observer)
+            fleet.audit()
         finally:
             fleet.end()
     return booked

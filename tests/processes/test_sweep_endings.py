@@ -43,18 +43,18 @@ def test_the_next_run_waits_until_the_last_ones_group_is_gone(fleet, left):
     group, away = fleet.supervisor(left), int((fleet.scratch(left) / "away").read_text())
     stubborn = sorted(fleet.members(left))
     assert len(stubborn) >= 2
-    fleet.clock.advance(8)
+    fleet.clock.advance(5)
     early = fleet.sweep()
     assert (early.held, early.stopped, early.claimed) == ({"ending": [left]}, [], [])
-    fleet.clock.advance(3)
+    fleet.clock.advance(6)
     asked = fleet.sweep()
     assert [stop["signal"] for stop in asked.stopped] == [signal.SIGTERM]
     assert asked.held == {"ending": [left]}
     assert not asked.idle
     until(lambda: len(fleet.members(left)) < len(stubborn))
-    fleet.clock.advance(8)
+    fleet.clock.advance(5)
     assert fleet.sweep().stopped == []
-    fleet.clock.advance(3)
+    fleet.clock.advance(6)
     forced = fleet.sweep()
     assert [stop["signal"] for stop in forced.stopped] == [signal.SIGKILL]
     assert forced.claimed == []
@@ -73,6 +73,20 @@ def test_a_member_that_left_the_group_is_named_and_not_signalled(fleet, left):
     fleet.clock.advance(11)
     fleet.sweep()
     until(lambda: not fleet.members(left))
+    assert fleets.is_alive(away)
+
+
+@pytest.mark.parametrize("on_success", ["complete", "violation"])
+def test_what_left_an_empty_group_is_named_when_the_run_is_over(fleet, on_success):
+    """§7.7: members that left the group are named in the tick's output, also where nothing has to be signalled."""
+    fleet.staff({"w": {"command": sh("setsid sleep 300 & echo $! > away; exit 0"), "on_success": on_success}})
+    card = fleet.create()
+    fleet.sweep()
+    away = int(fleet.in_scratch(card, "away").read_text())
+    until(lambda: not fleet.members(card))
+    tick = fleet.sweep(most=0)
+    assert len(tick.booked) == 1
+    assert tick.notes == [f"{card}: left its group, not signalled: {away}"]
     assert fleets.is_alive(away)
 
 
@@ -124,3 +138,25 @@ def test_a_worker_that_used_its_verb_is_done_however_it_exits(fleet):
     until(lambda: not fleet.members(card))
     fleet.sweep()
     assert fleet.kinds(card) == ["created", "claimed", "worker_bound", "completed"]
+
+
+def test_a_command_that_ends_before_its_children_is_booked_once_they_are_gone(fleet):
+    """§6: a spawned run has ended when its group is empty; what a supervisor left gets TERM, then it is booked."""
+    fleet.staff({"w": {"command": sh("sleep 300 & echo made"), "on_success": "complete"}})
+    card = fleet.create()
+    fleet.sweep()
+    until(lambda: not fleets.is_alive(fleet.supervisor(card)))
+    tick = fleet.sweep()
+    assert (tick.booked, fleets.signals([tick], card)) == ([], [signal.SIGTERM])
+    assert fleet.card(card)["status"] == "running"
+    until(lambda: not fleet.members(card))
+    assert [each["outcome"] for each in fleet.sweep().booked] == ["complete"]
+    assert fleet.events(card)[-1].words["summary"] == "made"
+
+
+def test_what_an_ended_run_left_is_forgotten_after_a_boot(fleet, left):
+    """§7.7: only a group on this host that lives keeps the card; none survives a boot."""
+    fleet.on_host(fleet.board, boot="another boot")
+    tick = fleet.sweep()
+    assert (tick.held, tick.stopped) == ({}, [])
+    assert [each["run"] for each in tick.claimed] == [2]

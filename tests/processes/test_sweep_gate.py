@@ -87,9 +87,9 @@ def test_a_sweeper_killed_before_the_launch_loses_nothing(fleet, card):
     """§6: claimed by spawn, never bound, launch grace over: interrupted, booked by any other process."""
     killed_at(fleet, "kanban.starting.launch")
     assert fleet.kinds(card) == ["created", "claimed"]
-    fleet.clock.advance(28)
+    fleet.clock.advance(20)
     assert fleet.sweep().booked == []
-    fleet.clock.advance(3)
+    fleet.clock.advance(11)
     assert_booked(fleet, card, code=None, evidence="none")
     fleet.sweep_until(lambda: marked(fleet))
 

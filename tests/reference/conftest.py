@@ -18,7 +18,10 @@ def founded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def fleet(founded: Path, tmp_path: Path) -> Iterator[fleets.Fleet]:
-    """A fresh fleet without assignees."""
+    """A fresh fleet without assignees; what it leaves in the log is audited."""
     made = fleets.new_fleet(founded, tmp_path / "home")
-    yield made
-    made.end()
+    try:
+        yield made
+        made.audit()
+    finally:
+        made.end()

@@ -146,9 +146,7 @@ def test_the_attempt_budget_is_the_net_for_mixed_endings():
     assert hold(world) == ("attempt_budget", False, 3, 3, "policy")
 
 
-@pytest.mark.parametrize(
-    ("outcome", "cause"), [("crashed", "failure_budget"), ("clean", "violation_budget")]
-)
+@pytest.mark.parametrize(("outcome", "cause"), [("crashed", "failure_budget"), ("clean", "violation_budget")])
 def test_the_cards_own_limit_wins_and_is_named(outcome, cause):
     """RULES §5: task.max_retries, else the policy's; limit source `task`."""
     world = board(max_retries=1)

@@ -87,9 +87,7 @@ def test_0_is_clean():
     assert booked(0) is Outcome.CLEAN
 
 
-@pytest.mark.parametrize(
-    ("code", "signal"), [(129, None), (130, None), (143, None), (None, 1), (None, 2), (None, 15)]
-)
+@pytest.mark.parametrize(("code", "signal"), [(129, None), (130, None), (143, None), (None, 1), (None, 2), (None, 15)])
 def test_what_somebody_asked_to_stop_is_interrupted(code, signal):
     """RULES §6: 129, 130, 143, or signals HUP, INT, TERM → interrupted."""
     assert booked(code, signal) is Outcome.INTERRUPTED

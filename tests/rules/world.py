@@ -193,9 +193,7 @@ class WorldView:
         self.log[position - 1] = self.log[position - 1]._replace(words_text=None)
         self.happened(given.redacted(position), task)
 
-    def do(
-        self, command: Any, actor: Actor = given.OPERATOR, own: tuple[str, Credential] | None = None
-    ) -> Decision:
+    def do(self, command: Any, actor: Actor = given.OPERATOR, own: tuple[str, Credential] | None = None) -> Decision:
         """Decide and append *command*. Its refusal, if it has one beside events, is in the decision."""
         decision = decide(self, command, actor, own)
         self.write(decision.drafts)
@@ -285,7 +283,7 @@ class WorldView:
             self.here,
             open_runs=[(run, self.leases[run.task, run.run]) for run in self.live()],
             ending=(),
-            liftable=[card for card in cards if card.hold is not None and not card.hold.sticky],
+            liftable=[card for card in cards if card.hold is not None],
             seen=seen or {},
         )
 

@@ -1,0 +1,150 @@
+"""`ledger` as a process of its own: start-up, signals, pipes, bytes that are no text, and strangers in the way."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from cli import main
+from cli.app import app_command
+
+SCRIPT = Path(sys.executable).with_name("ledger")
+ROOT = Path(main.__file__).resolve().parent.parent
+HEAVY = {"sqlalchemy", "alembic", "psutil", "rich", "asyncio", "sqlite3", "pysqlite3", "kanban.board"}
+"""Not Pydantic: Typer reads parameters with it."""
+
+
+def process(*argv, **more):
+    """Run the installed script."""
+    return subprocess.run([SCRIPT, *argv], capture_output=True, timeout=60, check=False, **more)
+
+
+@pytest.mark.parametrize("argv", [["--help"], ["list", "--help"], ["--version"], [], ["nonsense"], ["list", "--bogus"]])
+def test_help_loads_nothing_heavy(argv):
+    """A sweep starts from cron every minute, and help is asked for more often than that."""
+    probe = (
+        "import sys, cli.main\n"
+        f"sys.argv = ['ledger', *{argv!r}]\n"
+        "try:\n    cli.main.main()\n"
+        "except SystemExit:\n    pass\n"
+        f"print(sorted({HEAVY!r} & set(sys.modules)), file=sys.stderr)"
+    )
+    ran = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True, cwd="/")
+    assert ran.stderr.splitlines()[-1] == "[]"
+
+
+def test_importing_the_entry_loads_no_room():
+    """It looks where the rooms come from before it takes anything from them."""
+    probe = "import sys, cli.main; print(sorted({'ledger', 'kanban', 'projections', 'typer'} & set(sys.modules)))"
+    ran = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True, cwd="/")
+    assert ran.stdout == "[]\n"
+
+
+def test_every_command_has_help_that_names_the_global_options(ledger):
+    """And one sentence of its own."""
+    told = {argv: ledger.ok(*argv, "--help").out for argv in commands(app_command())}
+    assert len(told) > 35
+    for argv, said in told.items():
+        assert "--actor" in said, argv
+        assert said.split("\n\n")[1].strip().endswith("."), argv
+
+
+def commands(group, above=()):
+    """Every command, as one types it."""
+    for name, command in group.commands.items():
+        if hasattr(command, "commands"):
+            yield from commands(command, (*above, name))
+        else:
+            yield (*above, name)
+
+
+def test_version(ledger):
+    """The package's."""
+    assert ledger.ok("--version").out.startswith("ledger 0.")
+
+
+def test_a_stranger_in_the_way_is_named(tmp_path):
+    """One line that names the path, exit code 1, no traceback."""
+    (tmp_path / "ledger").mkdir()
+    (tmp_path / "ledger" / "__init__.py").write_text("raise SystemExit('the stranger was loaded')")
+    ran = process("list", env={**os.environ, "PYTHONPATH": str(tmp_path)}, text=True)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr == f"ledger: {tmp_path}/ledger/__init__.py stands in the way of {ROOT}/ledger\n"
+
+
+def test_all_rooms_are_ours():
+    """And one that is not there is told, too."""
+    assert main.shadowed() is None
+    assert "not found" in main.shadowed(["no_such_room"])
+
+
+def test_windows_is_refused(monkeypatch):
+    """One line that names WSL."""
+    monkeypatch.setattr(sys, "platform", "win32")
+    with pytest.raises(SystemExit) as end:
+        main.main()
+    assert "WSL" in str(end.value)
+
+
+def test_bytes_that_are_no_text(ledger):
+    """They arrive as lone surrogates; the line is one line of ASCII, or valid JSON."""
+    ran = process(b"create", b"caf\xe9", env=os.environ)
+    assert (ran.returncode, ran.stdout) == (2, b"")
+    assert ran.stderr.startswith(b"error: TITLE: text that is not UTF-8")
+    ran = process(b"show", b"t_\xff", b"--json", env=os.environ)
+    assert json.loads(ran.stdout)["error"]["code"] == "invalid_text"
+
+
+def test_a_reader_that_goes_away_is_no_fault(ledger):
+    """`ledger events | head -1`: nothing on stderr."""
+    for number in range(30):
+        ledger.create(f"card {number} " + "x" * 5_000)
+    line = f"{SCRIPT} events --jsonl | head -c 100 >/dev/null; echo ${{PIPESTATUS[0]}}"
+    ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=True, env=os.environ)
+    assert (ran.stdout, ran.stderr) == ("141\n", "")
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_signals_end_a_loop(fleet, number, code):
+    """Also one that waits for its next tick; every line before is whole."""
+    child = subprocess.Popen(
+        [SCRIPT, "sweep", "--every", "60s", "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=os.environ
+    )
+    assert json.loads(child.stdout.readline())["schema"] == 1
+    time.sleep(0.1)
+    child.send_signal(number)
+    rest, told = child.communicate(timeout=30)
+    assert (child.returncode, rest, b"Traceback" in told) == (code, b"", False)
+
+
+def test_a_worker_speaks_through_the_command_line(ledger):
+    """A real worker, started by a real sweep, completes its card with one word."""
+    (ledger.home / "ledger.toml").write_text(
+        f'[assignees.b]\ncommand = ["sh", "-c", \'"{SCRIPT}" complete "built it" --metadata 7\']\n'
+    )
+    card = ledger.create("a", "--assignee", "b")
+    ran = process("sweep", "--until-idle", "--quiet", env=os.environ, text=True)
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
+    last = ledger.json("events", card)["events"][-1]
+    assert (last["kind"], last["words"]["summary"], last["words"]["metadata"]) == ("completed", "built it", 7)
+    assert last["actor"] == {"kind": "worker", "name": "b", "host": last["actor"]["host"]}
+
+
+def test_the_shell_completes():
+    """Typer's completion answers with commands."""
+    asked = {"_LEDGER_COMPLETE": "complete_bash", "COMP_WORDS": "ledger sw", "COMP_CWORD": "1"}
+    ran = process(env={**os.environ, **asked}, text=True)
+    assert ran.stdout.split() == ["sweep"]
+
+
+def test_a_narrow_locale_prints_json(ledger):
+    """stdout that knows only ASCII gets escapes."""
+    card = ledger.create("größer")
+    asked = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    assert json.loads(process("show", card, "--json", env=asked).stdout)["task"]["title"] == "größer"
+    assert b"gr\\xf6\\xdfer" in process("show", card, env=asked).stdout
