@@ -16,7 +16,6 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import ValidationError
 from sqlalchemy import Engine
 
 from kanban import commands as c
@@ -25,6 +24,7 @@ from kanban.claims import Granted, HandClaim, claim_by_hand, ending_cards
 from kanban.config import Loaded
 from kanban.decide import decide, decide_beat
 from kanban.desk import Desk, again, at_desk, looking
+from kanban.failpoints import reach
 from kanban.hosts import Host, default_cap, this_host
 from kanban.refusals import Forbidden
 from kanban.snapshot import liftable
@@ -140,19 +140,16 @@ class Board:
                 return self._answer(desk, earlier.task, changed=False, replayed=True), None
             decision = self._decided(desk, command)
             recorded = desk.write(decision, command_id=command_id)
+            reach("before-verb-commit")
             task = decision.replayed or str(getattr(command, "task", ""))
             answer = self._answer(
                 desk, task, changed=bool(recorded), replayed=decision.replayed is not None, notes=decision.notes
             )
+        reach("after-verb-commit")
         return answer, decision.refusal
 
     def _decided(self, desk: Desk, command: Any) -> c.Decision:
-        try:
-            return decide(desk, command, self.actor, self.own)
-        except ValidationError as fault:
-            first = fault.errors(include_url=False)[0]
-            what = ".".join(str(part) for part in first["loc"]) or type(command).__name__
-            raise InvalidInput(f"{what}: {first['msg']}", task=getattr(command, "task", None)) from None
+        return decide(desk, command, self.actor, self.own)
 
     def foresee(self, command: Any) -> list[dict[str, str]]:
         """The events that *command* would append now, as `{"task", "kind"}`; nothing is written."""

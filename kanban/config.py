@@ -129,8 +129,11 @@ def resolve_env(assignee: Assignee, environ: Mapping[str, str]) -> dict[str, str
 
 def values(loaded: Loaded) -> dict[str, dict[str, Any]]:
     """Every setting by dotted name, `{"value", "origin"}`, fit to print: secrets are masked."""
+    from ledger.database import masked
+
     shown = {name: getattr(loaded.config, name) for name in Config.model_fields if name != "assignees"}
-    shown["database"] = _masked(loaded.config.database)
+    if loaded.config.database is not None:
+        shown["database"] = masked(loaded.config.database)
     for assignee in loaded.config.assignees.values():
         for field in ("human",) if assignee.human else ASSIGNEE_KEYS:
             shown[dotted_name(("assignees", assignee.name, field))] = _shown(field, getattr(assignee, field))
@@ -141,17 +144,6 @@ def _shown(field: str, value: Any) -> Any:
     if field == "env":
         return {name: text if REFERENCE.fullmatch(text) else "***" for name, text in value.items()}
     return list(value) if isinstance(value, tuple) else value
-
-
-def _masked(database: str | None) -> str | None:
-    if database is None:
-        return None
-    from ledger.database import masked
-
-    try:
-        return masked(database)
-    except ValueError:  # a port that is no number: no URL, and what is secret in it cannot be told
-        return "***"
 
 
 def _from_environ(environ: Mapping[str, str]) -> dict[str, tuple[object, str]]:

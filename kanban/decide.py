@@ -22,7 +22,7 @@ def decide(view: View, command: Any, actor: Actor, own: tuple[str, Credential] |
     try:
         return _decide(view, command, actor, own)
     except ValidationError as fault:
-        raise InvalidInput(_first(fault), remedy="see --help for what is wanted") from None
+        raise _invalid(command, fault) from None
 
 
 def _decide(view: View, command: Any, actor: Actor, own: tuple[str, Credential] | None) -> Decision:
@@ -36,10 +36,12 @@ def _decide(view: View, command: Any, actor: Actor, own: tuple[str, Credential] 
     return decide_as_operator(view, command, actor)
 
 
-def _first(fault: ValidationError) -> str:
-    """The first thing that is wrong, with the field's name."""
+def _invalid(command: Any, fault: ValidationError) -> InvalidInput:
+    """The first thing that an event of ours cannot hold, with its field."""
     first = fault.errors(include_url=False)[0]
-    return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg'].lower()}, got {str(first['input'])[:80]!r}"
+    what = ".".join(str(part) for part in first["loc"]) or type(command).__name__
+    remedy = "the --help of the command says what the field takes"
+    return InvalidInput(f"{what}: {first['msg']}", task=getattr(command, "task", None) or None, remedy=remedy)
 
 
 def _worker(actor: Actor, name: str) -> Actor:

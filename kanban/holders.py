@@ -30,10 +30,12 @@ class Holder(NamedTuple):
 class Carrier(NamedTuple):
     """A process that was started for a run, or by something that was."""
 
-    pid: int
     board: str
     task: str
     run: str
+    pid: int
+    url: str
+    """The store's address, a secret."""
 
 
 def holders(store: Path) -> tuple[Holder, ...]:
@@ -50,7 +52,7 @@ def carriers(home: Path) -> tuple[Carrier, ...]:
         environment = _environment(pid)
         board, task, run = (environment.get(name, "") for name in _CLAIM)
         if environment.get("LEDGER_HOME") == mine and board and task and run:
-            found.append(Carrier(pid, board, task, run))
+            found.append(Carrier(board, task, run, pid, environment.get("LEDGER_DATABASE_URL", "")))
     return tuple(found)
 
 

@@ -78,7 +78,7 @@ def decide_as_operator(view: View, command: Any, actor: Actor) -> Decision:
             return create(view, command, actor)
         case Comment(task, body):
             known(view, task)
-            return one(task, e.Commented(body=_said(body, "a comment")), actor)
+            return one(task, e.Commented(body=said(body, "a comment")), actor)
         case Edit():
             return _edit(view, command, actor)
         case Assign():
@@ -122,7 +122,7 @@ def create(view: View, command: Create, actor: Actor) -> Decision:
         _refuse_dead(view, command.task, parent, require)
     drafts = [Draft.of(command.task, event, actor)]
     if command.blocked is not None:
-        held = _held(_said(command.blocked, "--blocked"), kind=None)
+        held = _held(said(command.blocked, "--blocked"), kind=None)
         drafts.append(Draft.of(command.task, held, actor))
     return Decision(tuple(drafts))
 
@@ -130,11 +130,11 @@ def create(view: View, command: Create, actor: Actor) -> Decision:
 def add_link(view: View, command: AddLink, actor: Actor, *, own_run: bool = False) -> Decision:
     """The child waits for the parent; dead parents and rings are refused, and live children unless they ask."""
     child = known(view, command.task)
+    if any((link.parent, link.require) == (command.parent, command.require) for link in view.parents(child.id)):
+        return NOTHING
     _refuse_closed(child)
     if child.run is not None and not own_run:
         raise LiveClaim(child.id, child.run, "link")
-    if any((link.parent, link.require) == (command.parent, command.require) for link in view.parents(child.id)):
-        return NOTHING
     _refuse_dead(view, child.id, command.parent, command.require)
     closed = ring(child.id, command.parent, lambda task: [link.parent for link in view.parents(task)])
     if closed is not None:
@@ -144,7 +144,7 @@ def add_link(view: View, command: AddLink, actor: Actor, *, own_run: bool = Fals
 
 def _created(command: Create) -> e.Created:
     return e.Created(
-        title=_said(command.title, "a title"),
+        title=said(command.title, "a title"),
         body=command.body,
         assignee=_maybe_named(command.assignee, "an assignee"),
         priority=command.priority,
@@ -207,12 +207,7 @@ def _edit(view: View, command: Edit, actor: Actor) -> Decision:
     if not changes:
         return NOTHING
     if "title" in changes:
-        _said(changes["title"], "a title")
-    for name in ("max_retries", "max_runtime"):
-        if changes.get(name) is not None and changes[name] < 1:
-            raise InvalidInput(f"{name} must be 1 or more", task=task.id, remedy="none: the policy's limit")
-    if changes.get("lane", "work") not in {"work", "triage"}:
-        raise InvalidInput(f"no card can be sent to lane {changes['lane']!r}", task=task.id, remedy="work or triage")
+        said(changes["title"], "a title")
     values = {name: value for name, value in changes.items() if name not in {"title", "body"}}
     edited = e.Edited(
         fields=tuple(sorted(changes)), values=values, title=changes.get("title"), body=changes.get("body")
@@ -287,7 +282,7 @@ def _block(view: View, command: Block, actor: Actor) -> Decision:
     task = known(view, command.task)
     _refuse_closed(task)
     if command.reason is not None:
-        _said(command.reason, "a reason")
+        said(command.reason, "a reason")
     if task.run is not None:
         data, words = {"kind": command.kind}, {"reason": command.reason}
         return wish(view, task, "block", data=data, words=words, actor=actor, force=command.force)
@@ -367,7 +362,7 @@ def _changes(view: View, command: AskChanges, actor: Actor) -> Decision:
     _refuse_closed(task)
     if status(task) != "review":
         raise NotInReview(task.id, status(task))
-    return one(task.id, e.ChangesRequested(run=None, reason=_said(command.reason, "a reason")), actor)
+    return one(task.id, e.ChangesRequested(run=None, reason=said(command.reason, "a reason")), actor)
 
 
 def _board(view: View, command: Pause | Resume | SetPolicy, actor: Actor) -> Decision:
@@ -398,7 +393,7 @@ def _same(draft: Draft, earlier: Recorded | None) -> bool:
     return earlier is not None and (draft.outcome, draft.words_text) == (earlier.outcome, earlier.words_text)
 
 
-def _said(text: str | None, what: str) -> str:
+def said(text: str | None, what: str) -> str:
     if text is None or not text.strip():
         raise InvalidInput(f"{what} must say something", remedy="give a text that is not blank")
     return text

@@ -64,7 +64,7 @@ def watch(tx: Connection, board: str) -> Watch:
 
 def liftable(tx: Connection, board: str, report: Report | None = None) -> list[Task]:
     """The cards with a hold that is not sticky. A row that cannot be read is reported; the others go on."""
-    query = select(TASKS).where(TASKS.c.board == board, ~TASKS.c.hold_sticky).order_by(TASKS.c.task)
+    query = select(TASKS).where(TASKS.c.board == board, ~TASKS.c.hold_sticky, ~TASKS.c.archived).order_by(TASKS.c.task)
     return list(_tasks(tx.execute(query).mappings(), report))
 
 

@@ -18,6 +18,7 @@ from kanban.commands import Decision
 from kanban.config import Assignee, resolve_env
 from kanban.desk import Desk, at_desk, looking
 from kanban.evidence import write_exit_record
+from kanban.failpoints import reach
 from kanban.folders import LOG, PROMPT, RESULT, make_private, run_folder
 from kanban.hosts import Host
 from kanban.prompt import PromptCard, compose, fill, shortened
@@ -73,6 +74,7 @@ def start(shop: Shop, claims: Iterable[Claim], children: Children, actor: Actor)
     faults: list[Started] = []
     try:
         for claim in claims:
+            reach("before-launch")
             try:
                 launched = launch(_order(shop, claim))
             except Exception as fault:  # noqa: BLE001 – whatever it is, it is this card's, and the others start
@@ -81,32 +83,40 @@ def start(shop: Shop, claims: Iterable[Claim], children: Children, actor: Actor)
                 continue
             children.add(launched.pid)
             waiting.append((claim, launched))
-        bound = _bind(shop, waiting, actor) if waiting else set()
+            reach("after-launch")
+        unbound = _bind(shop, waiting, actor) if waiting else {}
     except BaseException:
         for _, launched in waiting:
             close_gate(launched)
         raise
-    return [*faults, *(_let_run(claim, launched, bound) for claim, launched in waiting)]
+    return [*faults, *(_let_run(claim, launched, unbound) for claim, launched in waiting)]
 
 
-def _let_run(claim: Claim, launched: Launched, bound: set[str]) -> Started:
-    if claim.task.id in bound:
-        open_gate(launched)
-        return Started(claim.task.id, claim.run, launched.pid, None)
-    close_gate(launched)
-    return Started(claim.task.id, claim.run, None, "not bound: the run had ended, or a pause came between")
+def _let_run(claim: Claim, launched: Launched, unbound: Mapping[str, str]) -> Started:
+    if claim.task.id in unbound:
+        close_gate(launched)
+        return Started(claim.task.id, claim.run, None, unbound[claim.task.id])
+    open_gate(launched)
+    reach("after-first-gate")
+    return Started(claim.task.id, claim.run, launched.pid, None)
 
 
-def _bind(shop: Shop, waiting: Iterable[tuple[Claim, Launched]], actor: Actor) -> set[str]:
-    """Write `worker_bound` for every supervisor at its gate; the cards whose binding the rules allowed."""
-    bound = set()
+def _bind(shop: Shop, waiting: Iterable[tuple[Claim, Launched]], actor: Actor) -> dict[str, str]:
+    """Write `worker_bound` for every supervisor at its gate; the cards that could not be bound, and why."""
+    unbound = {}
     with at_desk(shop.engine, shop.board, shop.clock) as desk:
         for claim, launched in waiting:
-            if may_bind(desk, claim.task.id, claim.run, shop.host.id):
+            if not may_bind(desk, claim.task.id, claim.run, shop.host.id):
+                unbound[claim.task.id] = "not bound: the run had ended, or a pause came between"
+                continue
+            try:
                 with savepoint(desk.tx):
                     desk.write(Decision((Draft.of(claim.task.id, _binding(shop.host, claim.run, launched), actor),)))
-                bound.add(claim.task.id)
-    return bound
+            except Exception as fault:  # noqa: BLE001 – whatever it is, it is this card's, and the others are bound
+                unbound[claim.task.id] = f"not bound: {fault}"
+        reach("before-bind-commit")
+    reach("after-bind-commit")
+    return unbound
 
 
 def may_bind(desk: Desk, task: str, run: int, host: str) -> bool:

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kanban import snapshot
-from kanban.admission import claimed, live_of
+from kanban.admission import caps_of, claimed, live_of
 from kanban.booking import decide_step
 from kanban.commands import Decision, known
 from kanban.desk import Desk, at_desk, looking
+from kanban.failpoints import reach
 from kanban.folders import make_private, run_folder, write_ending
 from kanban.observe import Place, observe, of_board
 from kanban.plan import Admission, AskStop, Book, Forget, Here, Lift, Renew, Signal, Start, Step, Worker, admit, settle
@@ -80,7 +81,9 @@ class Sweeper:
         return tick
 
     def _act(self, tick: Tick, most: int | None) -> None:
+        reach("before-observe")
         seen = self._observe(tick)
+        reach("after-observe")
         signals: list[Signal] = []
         claims: list[Claim] = []
         if self._changes_nothing(tick, seen, most):
@@ -90,16 +93,26 @@ class Sweeper:
         with at_desk(self.shop.engine, self.shop.board, self.shop.clock) as desk:
             watch = snapshot.watch(desk.tx, desk.board)
             steps = self._settle(tick, desk, watch, seen)
+            failed: set[str] = set()
             for step in steps:
-                signals += self._guarded(tick, desk, _card(step), partial(self._apply, tick, desk, step)) or []
+                if isinstance(step, Signal) and _card(step) in failed:
+                    continue  # no signal without the `stop_requested` that could not be written
+                done = self._guarded(tick, desk, _card(step), partial(self._apply, tick, desk, step))
+                failed |= {_card(step)} if done is None else set()
+                signals += done or []
             admission = self._admit(desk, self._candidates(tick, desk), watch, seen, most)
             for card in admission.starts:
-                claim = self._guarded(tick, desk, card.task.id, partial(self._claim, desk, card))
+                claim = self._guarded(
+                    tick, desk, card.task.id, partial(self._claim, desk, card, _remaining(watch, seen))
+                )
                 claims += [] if claim is None else [claim]
             keep_held(desk, admission, tick)
             changed = bool(steps or claims)
             stamp(desk, self.shop.host.id, tick, changed=changed)
+            reach("before-apply-commit")
+        reach("after-claim-commit")
         self._signal(tick, signals)
+        reach("after-signal")
         self._name_escaped(tick, steps)
         self._start(tick, claims)
         with looking(self.shop.engine, self.shop.board, self.shop.clock) as desk:
@@ -218,9 +231,12 @@ class Sweeper:
                 leases.release(desk.tx, desk.board, run.task, run.run)
         return []
 
-    def _claim(self, desk: Desk, card: Start) -> Claim:
+    def _claim(self, desk: Desk, card: Start, remaining: int) -> Claim:
+        """Open the run. The caps are counted again: a claim before this one may have failed alone."""
         lock = ids.lock()
         worker = self.workers[card.worker]
+        live = snapshot.live(desk, desk.tx, self.here.host, ending=remaining)
+        caps = caps_of(desk.settings, card.worker, live, own_cap=worker.max_running, host_cap=self.cap)
         event = claimed(
             desk,
             known(desk, card.task.id),
@@ -229,7 +245,7 @@ class Sweeper:
             lock_hash=ids.lock_hash(lock),
             host=self.shop.host.id,
             boot=self.shop.host.boot,
-            caps=card.caps,
+            caps=caps,
             on_success=worker.on_success,
             reviewer=worker.reviewer,
             result=worker.result,
@@ -299,6 +315,12 @@ def _only_one(home: Path) -> Iterator[bool]:
         yield True
     finally:
         os.close(descriptor)
+
+
+def _remaining(watch: snapshot.Watch, seen: dict[Place, Any]) -> int:
+    """How many ended runs still have processes on this host: they keep their slots."""
+    places = ((watched.board, watched.run.task, watched.run.run) for watched in watch.ending)
+    return sum(place in seen and bool(seen[place].members) for place in places)
 
 
 def _holds_slot(run: Run, host: str) -> bool:

@@ -23,10 +23,10 @@ from kanban.commands import (
     unmet,
 )
 from kanban.endings import ending
-from kanban.operators import add_link, completed, create, one
+from kanban.operators import add_link, completed, create, one, said
 from kanban.refusals import Forbidden, LostClaim, NotInReview, Unmet
 from ledger import events as e
-from ledger.errors import InvalidInput, UnknownRun
+from ledger.errors import UnknownRun
 from ledger.events import Actor, Event
 from ledger.ids import lock_hash, opens
 from ledger.recorded import Draft
@@ -54,7 +54,7 @@ def decide_as_worker(view: View, command: Any, actor: Actor, own: tuple[str, Cre
         case Comment() if own is not None:
             open_run(view, *own)
             known(view, command.task)
-            return one(command.task, e.Commented(body=command.body), actor)
+            return one(command.task, e.Commented(body=said(command.body, "a comment")), actor)
         case AddLink(claim=Credential() as claim):
             run = open_run(view, command.task, claim)
             return add_link(view, command, actor, own_run=run.open)
@@ -146,11 +146,10 @@ def _late_result(run: Run, event: e.Completed, why: str) -> e.LateResult:
 
 def _block(view: View, command: Block, actor: Actor) -> Decision:
     assert command.claim is not None
-    if command.reason is None or not command.reason.strip():
-        raise InvalidInput("a reason must say something", remedy="give a text that is not blank")
+    reason = said(command.reason, "a reason")
     run = proved(view, command.task, command.claim)
     corrected = command.kind == "dependency" and not has_open_parent(view, run.task)
-    event = blocked_by_worker(run, command.reason, command.kind, hold=corrected or command.kind != "dependency")
+    event = blocked_by_worker(run, reason, command.kind, hold=corrected or command.kind != "dependency")
     if not run.open:
         return _repeated(view, run, event, actor)
     decision = _ended(view, run, event, actor)
@@ -187,10 +186,9 @@ def _review(view: View, command: AskReview, actor: Actor) -> Decision:
 
 def _changes(view: View, command: AskChanges, actor: Actor) -> Decision:
     assert command.claim is not None
-    if command.reason is None or not command.reason.strip():
-        raise InvalidInput("a reason must say something", remedy="give a text that is not blank")
+    reason = said(command.reason, "a reason")
     run = proved(view, command.task, command.claim)
-    event = e.ChangesRequested(run=run.run, reason=command.reason)
+    event = e.ChangesRequested(run=run.run, reason=reason)
     if not run.open:
         return _repeated(view, run, event, actor)
     task = known(view, run.task)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated, Any, Final, Literal, get_args
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, model_validator
 
 WORD: Final = "word"
 Word = Annotated[str, WORD]
@@ -198,6 +198,30 @@ class Edited(Event):
     values: dict[str, JsonValue]
     title: Words
     body: Words
+
+    @model_validator(mode="after")
+    def _as_created(self) -> Self:
+        """Every value is what `created` would accept for that field."""
+        for name, value in self.values.items():
+            if name not in EDITABLE:
+                raise ValueError(f"{name} cannot be edited")
+            EDITABLE[name].validate_python(value)
+        if set(self.fields) - {"title", "body"} != set(self.values):
+            raise ValueError("fields and values do not name the same")
+        return self
+
+
+EDITABLE: Final[dict[str, TypeAdapter[Any]]] = {
+    "priority": TypeAdapter(Priority),
+    "labels": TypeAdapter(tuple[str, ...]),
+    "tenant": TypeAdapter(str | None),
+    "max_retries": TypeAdapter(Limit | None),
+    "max_runtime": TypeAdapter(Limit | None),
+    "workspace": TypeAdapter(str),
+    "goal": TypeAdapter(Goal | None),
+    "lane": TypeAdapter(Literal["work", "triage"]),
+}
+"""What an `edited` may change besides title and body, and what each value must be."""
 
 
 class Assigned(Event):

@@ -55,7 +55,7 @@ def tripped(before: Task, after: Task, policy: Policy, *, ended_by: str) -> Budg
 
 def lift(task: Task, policy: Policy) -> str | None:
     """Why the hold of *task* may be lifted by the sweep now: `limit_raised`, `reassigned`, or none (it stands)."""
-    if task.hold is None or task.hold.sticky or at_limit(task, policy):
+    if task.closed or task.hold is None or task.hold.sticky or at_limit(task, policy):
         return None
     return "reassigned" if task.spent == 0 else "limit_raised"
 

@@ -124,6 +124,11 @@ def edited(*, title: str | None = None, body: str | None = None, **values: Any) 
     return e.Edited(fields=names, values=values, title=title, body=body)
 
 
+def forged_edit(**values: Any) -> e.Edited:
+    """An `edited` that no program of ours would write."""
+    return e.Edited.model_construct(fields=tuple(sorted(values)), values=values, title=None, body=None)
+
+
 def assigned(to: str | None = "other", *, role: str = "assignee", previous: str | None = "builder") -> e.Assigned:
     """The card goes to *to*."""
     return e.Assigned(role=role, to=to, previous=previous)

@@ -659,10 +659,10 @@ def test_secrets_are_masked(home, cwd):
     assert "hunter2" not in str(shown)
 
 
-def test_an_address_that_is_no_url_is_masked_whole(home, cwd):
-    """Where the password stands in it cannot be told."""
+def test_an_address_that_is_no_url_is_masked_too(home, cwd):
+    """Whatever stands before an @ may be a password."""
     shown = values(load(None, {"LEDGER_DATABASE_URL": "postgresql://u:hunter2@host:port/db"}, cwd, home))
-    assert shown["database"] == {"value": "***", "origin": "LEDGER_DATABASE_URL"}
+    assert shown["database"] == {"value": "postgresql://***@host:port/db", "origin": "LEDGER_DATABASE_URL"}
 
 
 # The template

@@ -10,7 +10,12 @@ import pytest
 
 from tests.fleets import sh, until
 
-SHOWS = sh('env -0 > "$LEDGER_HOME/env"; pwd > "$LEDGER_HOME/cwd"; readlink /proc/self/fd/* > "$LEDGER_HOME/fds"')
+SHOWS = {
+    "command": sh(
+        'env -0 > "$LEDGER_HOME/env"; pwd > "$LEDGER_HOME/cwd"; readlink /proc/self/fd/* > "$LEDGER_HOME/fds"'
+    ),
+    "on_success": "complete",
+}
 COMPLETES = {"command": sh("touch made; echo done"), "on_success": "complete"}
 
 
@@ -152,7 +157,7 @@ def test_the_environment_is_the_claim_and_what_the_assignee_names(fleet, monkeyp
     """DESIGN §4: exactly the LEDGER_* of the claim, PATH, HOME, LANG, TMPDIR, TERM and the assignee's `env`."""
     for name, value in {"LANG": "C.UTF-8", "TMPDIR": "/tmp", "TERM": "dumb", "SECRET_TOKEN": "hush"}.items():
         monkeypatch.setenv(name, value)
-    fleet.staff({"w": {"command": SHOWS, "env": {"KEY": "{env:USER}!", "LEDGER_RUN": "9"}}})
+    fleet.staff({"w": SHOWS | {"env": {"KEY": "{env:USER}!", "LEDGER_RUN": "9"}}})
     card = fleet.create()
     fleet.sweep()
     fleet.ended(card)
@@ -183,7 +188,7 @@ def test_the_environment_is_the_claim_and_what_the_assignee_names(fleet, monkeyp
 
 def test_a_variable_that_an_assignee_names_and_nobody_set_is_a_spawn_failure(fleet):
     """DESIGN §5: `{env:NAME}` is read when the worker starts; without it nothing runs, and the log says why."""
-    fleet.staff({"w": {"command": SHOWS, "env": {"KEY": "{env:NOT_SET_ANYWHERE}"}}})
+    fleet.staff({"w": SHOWS | {"env": {"KEY": "{env:NOT_SET_ANYWHERE}"}}})
     card = fleet.create()
     fleet.sweep()
     fleet.sweep(most=0)
@@ -193,7 +198,7 @@ def test_a_variable_that_an_assignee_names_and_nobody_set_is_a_spawn_failure(fle
 
 def test_a_worker_starts_in_its_workspace_with_nothing_else_open(fleet):
     """DESIGN §4: it works in its workspace; standard input is /dev/null; it inherits no descriptor of the sweep's."""
-    fleet.staff({"w": {"command": SHOWS}})
+    fleet.staff({"w": SHOWS})
     card = fleet.create()
     fleet.sweep()
     fleet.ended(card)

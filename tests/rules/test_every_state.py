@@ -1,7 +1,7 @@
 """RULES §4–5 over every sequence of endings and acts of people up to eight, for every limit and two policies.
 
-`tests/rules/walk.py` walks over states instead of sequences. The first test says why that is enough; `test_walk_can_fail`
-shows that a wrong rule does not get through.
+`tests/rules/walk.py` walks over states instead of sequences. The first test says why that is enough, and
+`test_walk_can_fail` shows that a wrong rule does not get through.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ def told(task, now, letter, wait):
 
 
 def outlook(task, then, at, policy):
-    """What can be told of a card after an event: essence, where it stands, what that end trips, whether a hold lifts."""
+    """What can be told of a card after an event: essence, standing, what that end trips, whether its hold lifts."""
     ended = task.run is not None and then.run is None
     trips = tripped(task, then, policy, ended_by="exited") if ended else None
     standing = then.lane, then.archived, then.done, then.run is None, then.hold and then.hold.sticky
@@ -227,6 +227,16 @@ def test_a_wish_comes_to_what_the_person_would_have_done_right_after_the_end(ver
             (granted,) = w.steps_from(step.before, {step.act: w.WISHED[step.act, verb]})
             assert granted.after == w.after(step.after, (*w.decided(step.after, w.wished(verb)),)), granted
             assert list(w.faults([granted])) == []
+
+
+@pytest.mark.parametrize("act", [*(f"gets limit {own}" for own in w.OWN_LIMITS), "policy moves"])
+def test_a_limit_that_changes_under_an_open_run_comes_to_what_it_comes_to_before(act):
+    """RULES §5: a claim reads no limit; so the walk changes limits between runs only."""
+    for claim in (step for step in nearby() if step.act == "is claimed"):
+        for sooner in w.steps_from(claim.before, {act: w.PEOPLE[act]}):
+            (then,) = w.steps_from(sooner.after, {"is claimed": w.claims})
+            (later,) = w.steps_from(claim.after, {act: w.PEOPLE[act]})
+            assert then.after == later.after, later
 
 
 @pytest.mark.parametrize("end", w.TWINS)

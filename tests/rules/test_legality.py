@@ -142,7 +142,8 @@ CASES = {
                                 (*of(OTHER, given.created(key="k")),), OTHER),
     "lane of a closed card": Case("§8", DONE, (given.edited(priority=1),), (given.edited(lane="triage"),)),
     "lane while running": Case("§8", RUN, (given.edited(max_runtime=5),), (given.edited(lane="triage"),)),
-    "lane review is no edit's": Case("§8", (CARD,), (given.edited(lane="triage"),), (given.edited(lane="review"),)),
+    "lane review is no edit's": Case("§8", (CARD,), (given.edited(lane="triage"),),
+                                     (given.forged_edit(lane="review"),)),
     "lane out of review is no edit's": Case("§8", REVIEW, (given.edited(priority=1),), (given.edited(lane="work"),)),
     "assign a closed card": Case("§8", DONE, (given.commented(),), (given.assigned(),)),
     "assign a running card": Case("§8", RUN, (STOP,), (given.assigned(),)),
@@ -449,12 +450,13 @@ def test_a_wish_is_applied_by_its_own_actor_after_the_budgets_hold():
     assert judge(told(*history)) == []
 
 
-def test_an_archived_cards_hold_may_be_lifted_by_the_sweep():
-    """RULES §7.5: the sweep lifts every hold whose condition is gone."""
-    assert (
-        judge(told(*HELD, given.archived(), given.policy_changed(failure_limit=9), given.unblocked("limit_raised")))
-        == []
+def test_an_archived_card_keeps_its_hold():
+    """RULES §8: a closed card is left alone, by the sweep too."""
+    lifted = judge(
+        told(*HELD, given.archived(), given.policy_changed(failure_limit=9), given.unblocked("limit_raised"))
     )
+
+    assert [fault.rule for fault in lifted] == ["§5"]
 
 
 @pytest.mark.parametrize("number", [1, 2])

@@ -23,7 +23,7 @@ STORIES = st.builds(played, st.integers(1, 3), MOVES)
 
 def law(check):
     """*check* is tried on many stories."""
-    tried = settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+    tried = settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
     return tried(drawn(STORIES)(check))
 
 
@@ -93,7 +93,7 @@ def test_no_hold_lifts_by_itself(story):
     laws.no_hold_lifts_by_itself(story)
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 @drawn(STORIES, st.integers(0, 10**6))
 def test_no_card_runs_on_by_itself(story, seed):
     """RULES §5: the most runs that a card can use between two acts of a person is run_limit."""
@@ -112,7 +112,7 @@ def test_the_log_has_no_gaps(story):
     laws.the_log_has_no_gaps(story)
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @drawn(STORIES)
 @example(random_story(1))
 def test_a_refusal_is_the_only_thing_that_stops_a_move(story):

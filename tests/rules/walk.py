@@ -109,22 +109,22 @@ class Eye:
     def settings(self) -> Settings:
         return Settings(policy=self.state.policy)
 
-    def task(self, task: str) -> Task | None:
+    def task(self, _task: str) -> Task | None:
         return self.state.task
 
-    def run(self, task: str, run: int) -> Run:
+    def run(self, _task: str, _run: int) -> Run:
         return _RUN if self.wish is None else _RUN._replace(stops=(Stop(1, "operator", NOW, wish=True),))
 
-    def parents(self, task: str) -> tuple[Link, ...]:
+    def parents(self, _task: str) -> tuple[Link, ...]:
         return ()
 
-    def children(self, task: str) -> tuple[Link, ...]:
+    def children(self, _task: str) -> tuple[Link, ...]:
         return ()
 
-    def event(self, position: int) -> Recorded | None:
+    def event(self, _position: int) -> Recorded | None:
         return self.wish
 
-    def completion(self, task: str) -> Recorded | None:
+    def completion(self, _task: str) -> Recorded | None:
         return None
 
 

@@ -90,7 +90,7 @@ BAD = [
     (given.completed(metadata={"a": [1, {"b": "\ud800"}]}), "completed.metadata: a lone surrogate"),
     (given.completed(metadata={"\0": 1}), "completed.metadata: a NUL character"),
     (given.completed(metadata={"a": {"\ud800": 1}}), "completed.metadata: a lone surrogate"),
-    (given.edited(tenant={"\udc80": 1}), "edited.values: a lone surrogate"),
+    (given.edited(tenant="\udc80"), "edited.values: a lone surrogate"),
     (given.stop_requested(wish=Wish(verb="assign", data={"to": "\0"}, actor=given.OPERATOR)), "stop_requested.wish"),
     (given.stop_requested(wish_words={"reason": "\udfff"}), "stop_requested.wish_words: a lone surrogate"),
     (given.claimed(quota=("\0",)), "claimed.quota: a NUL character"),

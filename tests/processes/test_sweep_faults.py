@@ -1,0 +1,45 @@
+"""A fault on one card is that card's alone: the others go on, and the log stays true (RULES §7)."""
+
+from kanban.desk import Desk
+from tests.fleets import sh
+
+
+def test_a_claim_that_fails_alone_is_not_counted_by_the_claims_after_it(fleet, monkeypatch):
+    """§7.6: caps are counted inside the claiming transaction, so a claim that was rolled back is not live."""
+    fleet.staff({"w": {"command": sh("exit 75")}})
+    fleet.board.set_policy(max_running=5)
+    broken, sound = fleet.create(priority=1), fleet.create()
+    write = Desk.write
+
+    def refuse(self, decision, **how):
+        if decision.drafts[0].task == broken and decision.drafts[0].kind == "claimed":
+            raise ValueError("this card is cursed")
+        return write(self, decision, **how)
+
+    monkeypatch.setattr(Desk, "write", refuse)
+    tick = fleet.board.sweep()
+
+    assert tick.errors == [{"task": broken, "error": "ValueError: this card is cursed"}]
+    assert [claimed["task"] for claimed in tick.claimed] == [sound]
+    assert fleet.events(sound, "claimed")[0].facts["caps"][0] == {"cap": "board", "limit": 5, "live": 0}
+
+
+def test_no_signal_is_sent_without_the_event_that_must_stand_before_it(fleet, monkeypatch):
+    """§7.2: `stop_requested` before any signal to an open run whose supervisor lives."""
+    fleet.staff({"w": {"command": sh("sleep 30")}})
+    card = fleet.create(max_runtime=1)
+    fleet.sweep()
+    write = Desk.write
+
+    def refuse(self, decision, **how):
+        if decision.drafts and decision.drafts[0].kind == "stop_requested":
+            raise ValueError("the stop cannot be written")
+        return write(self, decision, **how)
+
+    monkeypatch.setattr(Desk, "write", refuse)
+    fleet.clock.advance(5)
+    tick = fleet.board.sweep()
+
+    assert [error["task"] for error in tick.errors] == [card]
+    assert tick.stopped == []
+    assert fleet.workers(card)
