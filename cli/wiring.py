@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, ParamSpec, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from cli.errors import UsageError
+from cli.errors import ClickError, UsageError
 from cli.output import Out, clean
-from ledger.errors import InvalidInput, InvalidText
+from ledger.errors import InvalidInput, InvalidText, LedgerError
 
 if TYPE_CHECKING:
     from kanban.address import Address
@@ -72,6 +72,12 @@ class Call:
         from kanban.board import Board
 
         return Board.at(self.address, environ=self.environ)
+
+    def blamed(self, fault: Exception) -> Exception | None:
+        """That the store is damaged, where a value in it is what made this program fail with *fault*."""
+        from kanban.blame import blamed
+
+        return blamed(self.address.url, self.address.board, fault) if "address" in self.__dict__ else None
 
     @property
     def in_worker(self) -> bool:
@@ -138,6 +144,13 @@ class Checked(TyperCommand):
         except UsageError as fault:
             fault.ctx = fault.ctx or ctx
             raise
+        except (LedgerError, ClickError, typer.Exit, typer.Abort, OSError):
+            raise
+        except Exception as fault:
+            damage = call_of(ctx).blamed(fault)
+            if damage is None:
+                raise
+            raise damage from fault
 
 
 def usage(message: str) -> Exception:

@@ -331,7 +331,10 @@ class Board:
             found = decide_beat(desk, card, _needed(card, claim))
             until = desk.now + desk.settings.policy.lease * SECOND
             leases.renew(desk.tx, self.name, card, found.run, until=until, beat=desk.now)
-            return self._answer(desk, card, changed=True)
+            reach("before-verb-commit")
+            answer = self._answer(desk, card, changed=True)
+        reach("after-verb-commit")
+        return answer
 
     def claim(self, task: str | None = None, *, assignee: str | None = None, pid: int | None = None) -> Granted:
         """Take a card by hand (none: the next one), and get its run's lock: the only copy.
@@ -345,7 +348,10 @@ class Board:
         caps = {name: worker.max_running for name, worker in self.loaded.config.assignees.items()}
         ask = HandClaim(task, assignee, pid, caps)
         with at_desk(self.engine, self.name, self.clock) as desk:
-            return claim_by_hand(desk, ask, self.actor, self.host, ending)
+            granted = claim_by_hand(desk, ask, self.actor, self.host, ending)
+            reach("before-verb-commit")
+        reach("after-verb-commit")
+        return granted
 
     # The board's own ---------------------------------------------------------------------------------------------
 

@@ -11,19 +11,19 @@ from contextlib import contextmanager
 from itertools import groupby
 from typing import Any
 
-from sqlalchemy import Connection, Engine, select
+from sqlalchemy import ColumnElement, Connection, Engine, Table, bindparam, delete, select
 
 from kanban.commands import Decision
 from ledger.clock import Clock
 from ledger.database import hold_board, reading, writing
 from ledger.errors import WrongExpectedVersion
 from ledger.events import ENDINGS
+from ledger.prepared import Prepared
 from ledger.recorded import Draft, Recorded
 from ledger.store import append, at_position, head, last_of_kind
 from projections import leases, tables
 from projections.graph import Link
 from projections.read_models import apply, load_run, load_settings, load_task
-from projections.rows import run_from
 from projections.run import Run
 from projections.settings import Settings
 from projections.task import Task
@@ -40,6 +40,7 @@ class Desk:
         self._head = head(tx, board)
         self._now = max(now, self._head.at)
         self._settings: Settings | None = None
+        self._tasks: dict[str, Task | None] = {}
 
     @property
     def now(self) -> int:
@@ -60,7 +61,14 @@ class Desk:
 
     def task(self, task: str) -> Task | None:
         """The folded card."""
-        return load_task(self.tx, self.board, task)
+        if task not in self._tasks:
+            self._tasks[task] = load_task(self.tx, self.board, task)
+        return self._tasks[task]
+
+    def forget(self) -> None:
+        """Read everything anew: a savepoint was rolled back, or another connection wrote."""
+        self._settings = None
+        self._tasks.clear()
 
     def run(self, task: str, run: int) -> Run | None:
         """The folded run."""
@@ -68,17 +76,16 @@ class Desk:
 
     def run_by_lock(self, task: str, lock_hash: str) -> Run | None:
         """The card's run that this lock belongs to."""
-        table = tables.runs
-        found = self._runs(table.c.task == task, table.c.lock_hash == lock_hash)
-        return found[0] if found else None
+        row = _RUN_BY_LOCK.one(self.tx, board=self.board, task=task, lock_hash=lock_hash)
+        return None if row is None else load_run(self.tx, self.board, task, row[0])
 
     def parents(self, task: str) -> tuple[Link, ...]:
         """The links that the card waits for."""
-        return self._links(tables.links.c.child == task)
+        return tuple(Link(*row) for row in _PARENTS.all(self.tx, board=self.board, task=task))
 
     def children(self, task: str) -> tuple[Link, ...]:
         """The links of those that wait for the card."""
-        return self._links(tables.links.c.parent == task)
+        return tuple(Link(*row) for row in _CHILDREN.all(self.tx, board=self.board, task=task))
 
     def event(self, position: int) -> Recorded | None:
         """The event at *position*, with words."""
@@ -90,17 +97,13 @@ class Desk:
 
     def created_with(self, key: str) -> Recorded | None:
         """The `created` that carries the idempotency *key*."""
-        table = tables.tasks
-        query = select(table.c.title_position, table.c.task).where(table.c.board == self.board, table.c.key == key)
-        row = self.tx.execute(query).one_or_none()
-        return None if row is None else last_of_kind(self.tx, self.board, row.task, "created")
+        row = _TASK_BY_KEY.one(self.tx, board=self.board, key=key)
+        return None if row is None else last_of_kind(self.tx, self.board, row[0], "created")
 
     def live(self) -> tuple[Run, ...]:
         """Every open run of the board, as caps count them: one that cannot be read whole keeps its slot."""
-        table = tables.runs
-        counted = (table.c.task, table.c.run, table.c.by, table.c.host, table.c.worker)
-        query = select(*counted).where(table.c.board == self.board, table.c.ended_by.is_(None))
-        return tuple(Run(**row) for row in self.tx.execute(query).mappings())
+        rows = _LIVE.all(self.tx, board=self.board)
+        return tuple(Run(task, run, by=by, host=host, worker=worker) for task, run, by, host, worker in rows)
 
     def write(self, decision: Decision, *, command_id: str | None = None) -> list[Recorded]:
         """Append what *decision* came to, evolve the projections, move the leases. All in this transaction."""
@@ -112,9 +115,10 @@ class Desk:
     def _append(self, task: str, drafts: Sequence[Draft], command_id: str | None) -> list[Recorded]:
         known = self.settings.version if task == "" else self._version(task)
         appended = append(self.tx, self.board, drafts, expected=known, at=self._now, command_id=command_id)
-        apply(self.tx, self.board, appended)
-        if task == "":
-            self._settings = None
+        moved = apply(self.tx, self.board, appended, before=self._tasks.get(task))
+        self.forget()
+        if moved is not None:
+            self._tasks[task] = moved
         for event in appended:
             self._lease(event)
         return appended
@@ -129,26 +133,34 @@ class Desk:
         if event.kind == "claimed":
             until = event.facts["lease_until"]
             leases.grant(self.tx, self.board, event.task, event.run, until=until)
-            self.tx.execute(
-                tables.held.delete().where(tables.held.c.board == self.board, tables.held.c.task == event.task)
-            )
+            _UNHOLD.run(self.tx, board=self.board, task=event.task)
         elif event.kind in ENDINGS and not self._keeps_processes(event):
             leases.release(self.tx, self.board, event.task, event.run)
 
     def _keeps_processes(self, event: Recorded) -> bool:
         """Whether the ended run's processes may still be there: it was spawned, bound, and ended by a verb."""
+        if event.kind == "exited":
+            return False
         run = self.run(event.task, event.run or 0)
-        return event.kind != "exited" and run is not None and run.by == "spawn" and run.group is not None
+        return run is not None and run.by == "spawn" and run.group is not None
 
-    def _runs(self, *conditions: Any) -> list[Run]:
-        table = tables.runs
-        rows = self.tx.execute(select(table).where(table.c.board == self.board, *conditions)).mappings()
-        return [run_from(dict(row)) for row in rows]
 
-    def _links(self, condition: Any) -> tuple[Link, ...]:
-        table = tables.links
-        query = select(table.c.parent, table.c.child, table.c.require).where(table.c.board == self.board, condition)
-        return tuple(Link(*row) for row in self.tx.execute(query.order_by(table.c.parent, table.c.child)))
+def _in(table: Table, *names: str) -> list[ColumnElement[bool]]:
+    return [table.c[name] == bindparam(name) for name in names]
+
+
+_RUNS, _LINKS, _HELD, _TASKS = tables.runs, tables.links, tables.held, tables.tasks
+_LINK = select(_LINKS.c.parent, _LINKS.c.child, _LINKS.c.require).where(_LINKS.c.board == bindparam("board"))
+_PARENTS = Prepared(_LINK.where(_LINKS.c.child == bindparam("task")).order_by(_LINKS.c.parent))
+_CHILDREN = Prepared(_LINK.where(_LINKS.c.parent == bindparam("task")).order_by(_LINKS.c.child))
+_RUN_BY_LOCK = Prepared(select(_RUNS.c.run).where(*_in(_RUNS, "board", "task", "lock_hash")))
+_TASK_BY_KEY = Prepared(select(_TASKS.c.task).where(*_in(_TASKS, "board", "key")))
+_UNHOLD = Prepared(delete(_HELD).where(*_in(_HELD, "board", "task")))
+_LIVE = Prepared(
+    select(_RUNS.c.task, _RUNS.c.run, _RUNS.c.by, _RUNS.c.host, _RUNS.c.worker).where(
+        *_in(_RUNS, "board"), _RUNS.c.ended_by.is_(None)
+    )
+)
 
 
 @contextmanager

@@ -25,7 +25,7 @@ _Check = Callable[[], Iterable[Finding]]
 
 
 def examine(at: Address, *, clock: Clock = system_clock) -> list[Finding]:
-    """All that can be found out about the store at *at*, and about this machine. Raises `StoreUnsupported`."""
+    """All that can be found out about the store at *at*, and about this machine."""
     case = Case(at, clock())
     found = _made({check.__name__: partial(check, case) for check in doctor_machine.CHECKS})
     opened = doctor_store.opened(case)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from itertools import groupby
 from pathlib import Path
 from typing import Final
@@ -136,9 +136,8 @@ def folders(case: Case, engine: Engine) -> Iterator[Finding]:
                 foreign.append(board)
                 continue
             cards = tables.tasks.c
-            last: Mapping[str, int] = dict(
-                tx.execute(select(cards.task, cards.last_run).where(cards.board == board)).tuples()
-            )
+            rows = tx.execute(select(cards.task, cards.last_run).where(cards.board == board))
+            last = {row.task: row.last_run for row in rows}
             strays += [path for path in found if int(path.name) > last.get(path.parent.name, 0)]
     for path in strays:
         yield warning("folders", f"{path} is of a run that is not in the log", f"mv {path} {path}.stray")

@@ -17,6 +17,7 @@ LEASE: Final = "lease"
 ENDING: Final = "ending"
 
 _PRIVATE: Final = 0o700
+_ROOM: Final = 64 * 1024  # bytes: a prompt, and the first lines of a log
 _LONGEST_INSTANT: Final = 20  # digits; more is no instant
 
 
@@ -50,6 +51,16 @@ def make_private(path: Path) -> Path:
     if path.stat().st_mode & ~_PRIVATE & 0o777:
         path.chmod(_PRIVATE)
     return path
+
+
+def check_room(folder: Path) -> None:
+    """Raise `OSError` where *folder* has no room for the files of a run, or may not be written."""
+    probe = folder / f".room.{os.urandom(8).hex()}"
+    try:
+        with open(probe, "xb", opener=_privately) as file:
+            file.write(bytes(_ROOM))
+    finally:
+        probe.unlink(missing_ok=True)
 
 
 def write_ending(folder: Path, at: int) -> None:
@@ -110,6 +121,10 @@ def _draft(path: Path, data: bytes) -> Path:
         file.flush()
         os.fsync(descriptor)
     return draft
+
+
+def _privately(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 def _at_once(path: str, flags: int) -> int:

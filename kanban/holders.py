@@ -46,12 +46,12 @@ def holders(store: Path) -> tuple[Holder, ...]:
 
 def carriers(home: Path) -> tuple[Carrier, ...]:
     """The other processes whose environment names a run of *home*."""
-    mine = str(home.absolute())
+    mine = home.resolve()
     found = []
     for pid in _others():
         environment = _environment(pid)
         board, task, run = (environment.get(name, "") for name in _CLAIM)
-        if environment.get("LEDGER_HOME") == mine and board and task and run:
+        if board and task and run and Path(environment.get("LEDGER_HOME", "")).resolve() == mine:
             found.append(Carrier(board, task, run, pid, environment.get("LEDGER_DATABASE_URL", "")))
     return tuple(found)
 

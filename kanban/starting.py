@@ -26,6 +26,7 @@ from kanban.spawn import Children, Launched, Order, close_gate, launch, open_gat
 from kanban.workspaces import prepare
 from ledger.clock import Clock
 from ledger.database import savepoint
+from ledger.errors import StoreFault
 from ledger.events import Actor, WorkerBound
 from ledger.recorded import Draft
 from projections import queries
@@ -78,8 +79,7 @@ def start(shop: Shop, claims: Iterable[Claim], children: Children, actor: Actor)
             try:
                 launched = launch(_order(shop, claim))
             except Exception as fault:  # noqa: BLE001 – whatever it is, it is this card's, and the others start
-                _witness(shop, claim, str(fault))
-                faults.append(Started(claim.task.id, claim.run, None, str(fault)))
+                faults.append(Started(claim.task.id, claim.run, None, _witness(shop, claim, str(fault))))
                 continue
             children.add(launched.pid)
             waiting.append((claim, launched))
@@ -112,6 +112,8 @@ def _bind(shop: Shop, waiting: Iterable[tuple[Claim, Launched]], actor: Actor) -
             try:
                 with savepoint(desk.tx):
                     desk.write(Decision((Draft.of(claim.task.id, _binding(shop.host, claim.run, launched), actor),)))
+            except StoreFault:
+                raise
             except Exception as fault:  # noqa: BLE001 – whatever it is, it is this card's, and the others are bound
                 unbound[claim.task.id] = f"not bound: {fault}"
         reach("before-bind-commit")
@@ -206,11 +208,18 @@ def _at(comment: dict[str, Any]) -> int:
     return instant(datetime.fromisoformat(comment["at"]))
 
 
-def _witness(shop: Shop, claim: Claim, reason: str) -> None:
-    """Nothing could be started: bear witness in the supervisor's place (RULES §6: the claimer writes 127)."""
-    folder = make_private(run_folder(shop.home, shop.board, claim.task.id, claim.run))
-    _write_private(folder / LOG, f"{reason}\n")
-    write_exit_record(folder, claim.task.id, claim.run, SPAWN_FAILED)
+def _witness(shop: Shop, claim: Claim, reason: str) -> str:
+    """Nothing could be started: bear witness in the supervisor's place (RULES §6: the claimer writes 127). The reason.
+
+    Where no file can be written there is no evidence either, and the run is booked once its launch grace is over.
+    """
+    try:
+        folder = make_private(run_folder(shop.home, shop.board, claim.task.id, claim.run))
+        _write_private(folder / LOG, f"{reason}\n")
+        write_exit_record(folder, claim.task.id, claim.run, SPAWN_FAILED)
+    except OSError as fault:
+        return f"{reason}; and no exit record could be written: {fault.strerror}"
+    return reason
 
 
 def _write_private(path: Path, text: str) -> None:

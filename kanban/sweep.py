@@ -23,7 +23,7 @@ from kanban.booking import decide_step
 from kanban.commands import Decision, known
 from kanban.desk import Desk, at_desk, looking
 from kanban.failpoints import reach
-from kanban.folders import make_private, run_folder, write_ending
+from kanban.folders import check_room, make_private, run_folder, write_ending
 from kanban.observe import Place, observe, of_board
 from kanban.plan import Admission, AskStop, Book, Forget, Here, Lift, Renew, Signal, Start, Step, Worker, admit, settle
 from kanban.processes import ProcessTable
@@ -35,6 +35,7 @@ from kanban.tidy import tidy
 from ledger import ids
 from ledger.clock import rfc3339
 from ledger.database import savepoint
+from ledger.errors import StoreFault
 from ledger.events import Actor
 from ledger.recorded import Draft
 from projections import leases
@@ -84,6 +85,7 @@ class Sweeper:
         reach("before-observe")
         seen = self._observe(tick)
         reach("after-observe")
+        most = self._as_far_as_there_is_room(tick, most)
         signals: list[Signal] = []
         claims: list[Claim] = []
         if self._changes_nothing(tick, seen, most):
@@ -118,6 +120,16 @@ class Sweeper:
         with looking(self.shop.engine, self.shop.board, self.shop.clock) as desk:
             tick.notes += tidy(desk, self.shop.home)
             self._sum_up(tick, desk)
+
+    def _as_far_as_there_is_room(self, tick: Tick, most: int | None) -> int | None:
+        """*most*, but none where a worker's files could not be written: what cannot be started is not claimed."""
+        try:
+            check_room(self.shop.home)
+        except OSError as fault:
+            said = f"nothing is started: {self.shop.home} cannot be written: {fault.strerror}"
+            tick.errors.append({"task": None, "error": said})
+            return 0
+        return most
 
     def _foresee(self, tick: Tick, most: int | None) -> None:
         """Fill *tick* with what a real one would do: reads only."""
@@ -260,9 +272,13 @@ class Sweeper:
             run = step.run
             if run.group is None or not ProcessTable.signal(run.group, self.shop.host, step.signum):
                 continue
-            folder = run_folder(self.shop.home, self.shop.board, run.task, run.run)
-            write_ending(make_private(folder), self.shop.clock())
             tick.stopped.append({"task": run.task, "run": run.run, "signal": int(step.signum)})
+            reach("after-first-signal")
+            folder = run_folder(self.shop.home, self.shop.board, run.task, run.run)
+            try:
+                write_ending(make_private(folder), self.shop.clock())
+            except OSError as fault:
+                note_error(tick, run.task, f"when it was told to end could not be written: {fault}")
 
     def _name_escaped(self, tick: Tick, steps: Iterable[Step]) -> None:
         """Name what left the group of a run that is signalled or over: it is never signalled itself."""
@@ -292,7 +308,10 @@ class Sweeper:
         try:
             with savepoint(desk.tx):
                 return work()
+        except StoreFault:
+            raise
         except Exception as fault:  # noqa: BLE001 – whatever it is, it is this card's, and the exit code says so
+            desk.forget()
             note_error(tick, task, f"{type(fault).__name__}: {fault}")
             return None
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from kanban.desk import Desk
+from kanban.failpoints import reach
 from kanban.folders import scratch_folder, worktree_folder
 from kanban.workspaces import release
 from ledger.errors import LedgerError
@@ -27,7 +28,9 @@ def tidy(desk: Desk, home: Path) -> list[str]:
 def _tidy(desk: Desk, home: Path, name: str) -> None:
     task = desk.task(name)
     if task is not None and _is_over(desk, task):
+        reach("before-tidy")
         release(home, desk.board, task.id, task.card.workspace)
+        reach("after-first-tidy")
 
 
 def _is_over(desk: Desk, task: Task) -> bool:

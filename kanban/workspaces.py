@@ -65,6 +65,19 @@ def release(home: Path, board: str, task: str, spec: str) -> bool:
             return _removed(scratch_folder(home, board, task), task)
 
 
+def releasable(home: Path, board: str, task: str, spec: str) -> bool:
+    """Whether `release` would take the card's workspace away; nothing is changed. Raises `WorkspaceFault`."""
+    check_spec(spec)
+    match spec.partition(":"):
+        case ["dir", _, _]:
+            return False
+        case ["worktree", _, repository]:
+            worktree = _Worktree(task, Path(repository), worktree_folder(home, board, task))
+            return os.path.lexists(worktree.path) and _may_go(worktree)
+        case _:
+            return os.path.lexists(scratch_folder(home, board, task))
+
+
 @dataclass(frozen=True, slots=True)
 class _Worktree:
     """The one worktree of a card: *path* on *branch*, added to *repository*."""
@@ -176,12 +189,17 @@ def _clear_unfinished(worktree: _Worktree) -> None:
 
 def _released(home: Path, worktree: _Worktree) -> bool:
     with _locked(home, worktree):
-        _own(worktree)
-        if not _is_clean(worktree) or not all(_is_kept(worktree, tip) for tip in _tips(worktree)):
+        if not _may_go(worktree):
             return False
         worktree.git("worktree", "remove", str(worktree.path))
         worktree.ask("branch", "-D", worktree.branch)  # refused, and kept, where somebody has it checked out
         return True
+
+
+def _may_go(worktree: _Worktree) -> bool:
+    """Whether nothing that is only in this worktree would be lost with it."""
+    _own(worktree)
+    return _is_clean(worktree) and all(_is_kept(worktree, tip) for tip in _tips(worktree))
 
 
 def _is_clean(worktree: _Worktree) -> bool:

@@ -40,6 +40,11 @@ def open_copy(path: Path) -> Engine:
     return _engine(path, "mode=ro&immutable=1")
 
 
+def open_to_look(path: Path) -> Engine:
+    """An engine that cannot write: unlike any other, it does not fold a write-ahead log in when it is closed."""
+    return _engine(path, "mode=ro")
+
+
 def keep_write_ahead_log(path: Path) -> None:
     """Let the store in the file *path*, which nobody else has, keep a write-ahead log from its next opening on."""
     engine = _engine(path, "mode=rw")

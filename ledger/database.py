@@ -21,7 +21,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 from sqlalchemy.exc import DatabaseError as DriverError
 
-from ledger.errors import StoreBusy, StoreDamaged, StoreFault, StoreFull, StoreMissing, StoreUnsupported
+from ledger.errors import StoreBusy, StoreDamaged, StoreExists, StoreFault, StoreFull, StoreMissing, StoreUnsupported
 from ledger.gate import gate
 
 BUSY_TIMEOUT: Final = 30
@@ -38,6 +38,9 @@ def sqlite_module() -> ModuleType:
         return sqlite3
     newer: ModuleType = max((sqlite3, bundled), key=lambda module: module.sqlite_version_info)
     return newer
+
+
+_driver: Any = sqlite_module()
 
 
 def sqlite_path(url: str) -> Path:
@@ -73,10 +76,10 @@ def connect(url: str, *, create: bool = False) -> Engine:
     if not create:
         _must_exist(url, path)
     else:
-        _make_private(path)
+        _make_private(url, path)
     try:
         engine = create_engine(
-            make_url(url).set(database=str(path)), module=sqlite_module(), connect_args={"timeout": BUSY_TIMEOUT}
+            make_url(url).set(database=str(path)), module=_driver, connect_args={"timeout": BUSY_TIMEOUT}
         )
     except NoSuchModuleError as fault:
         raise StoreUnsupported(f"{masked(url)}: {fault}") from None
@@ -88,7 +91,7 @@ def connect(url: str, *, create: bool = False) -> Engine:
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
     """One snapshot of the store, for reading only."""
-    with _translated(), engine.connect() as tx:
+    with _translated(), engine.connect() as tx, tx.begin():
         yield tx
 
 
@@ -106,9 +109,20 @@ def writing(engine: Engine) -> Iterator[Connection]:
 
 @contextmanager
 def savepoint(tx: Connection) -> Iterator[None]:
-    """A part of a transaction that can fail alone."""
-    with tx.begin_nested():
+    """A part of a transaction that can fail alone. A fault of the store itself is raised as such, and ends all of it:
+
+    where a disk is full SQLite rolls the whole transaction back by itself, and what came after would stand alone.
+    """
+    part = tx.begin_nested()
+    try:
         yield
+    except BaseException as fault:
+        whole = _of_store(fault)
+        if whole is not None:
+            raise whole from fault
+        part.rollback()
+        raise
+    part.commit()
 
 
 def hold_board(tx: Connection, board: str) -> None:
@@ -120,11 +134,19 @@ def _translated() -> Iterator[None]:
     try:
         yield
     except DBAPIError as fault:
-        raise _translate(fault) from fault
+        raise _translate(fault, str(fault.orig)) from fault
+    except _driver.Error as fault:  # from the driver's own cursor: `ledger.prepared`
+        raise _translate(fault, str(fault)) from fault
 
 
-def _translate(fault: DBAPIError) -> Exception:
-    text = str(fault.orig)
+def _of_store(fault: BaseException) -> StoreFault | None:
+    """What *fault* says of the whole store, or none where it is that of one statement."""
+    driver = fault.orig if isinstance(fault, DBAPIError) else fault
+    found = _translate(driver, str(driver)) if isinstance(driver, _driver.Error) else None
+    return found if isinstance(found, StoreBusy | StoreDamaged | StoreFull) else None
+
+
+def _translate(fault: Exception, text: str) -> Exception:
     match text.lower():
         case low if "locked" in low or "busy" in low:
             return StoreBusy(f"another writer held the store: {text}", remedy="run the command again")
@@ -136,8 +158,8 @@ def _translate(fault: DBAPIError) -> Exception:
             return StoreDamaged(f"the store is damaged: {text}", remedy="stop all writers and restore a copy")
         case low if "no such table" in low or "no such column" in low:
             return StoreDamaged(f"the store lacks a table: {text}", remedy="ledger db status")
-        case _ if isinstance(fault, OperationalError | DriverError):
-            return StoreFault(text)
+        case _ if isinstance(fault, OperationalError | DriverError | _driver.DatabaseError):
+            return StoreFault(f"the store cannot be read: {text}", remedy="ledger replay")
         case _:
             return fault
 
@@ -151,7 +173,9 @@ def _must_exist(url: str, path: Path) -> None:
         raise StoreMissing(masked(url), "the file is empty")
 
 
-def _make_private(path: Path) -> None:
+def _make_private(url: str, path: Path) -> None:
+    if path.exists() and not path.is_file():
+        raise StoreExists(f"{masked(url)}: that is no file", remedy="choose another --database")
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not path.exists():  # opening a live file outside SQLite would drop this process's locks on it

@@ -10,13 +10,14 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Engine, Row, Select, func, insert, outerjoin, select, update
+from sqlalchemy import Connection, Engine, Select, bindparam, func, insert, outerjoin, select, update
 
 from ledger import chain
 from ledger.database import hold_board, reading
-from ledger.errors import StoreDamaged, UnknownBoard, WrongExpectedVersion
+from ledger.errors import LedgerError, StoreDamaged, UnknownBoard, WrongExpectedVersion
+from ledger.prepared import Prepared
 from ledger.recorded import Draft, Recorded, check_text
 from ledger.schema import boards, events, words
 
@@ -44,17 +45,22 @@ def board_names(tx: Connection) -> list[str]:
 
 def head(tx: Connection, board: str) -> Head:
     """Where the log of *board* ends. Raises `UnknownBoard`."""
-    columns = select(boards.c.board_id, boards.c.head_position, boards.c.head_at, boards.c.head_hash)
-    row = tx.execute(columns.where(boards.c.board == board)).one_or_none()
+    row = _HEAD.one(tx, board=board)
     if row is None:
-        raise UnknownBoard(board)
+        raise _headless(tx, board)
     return Head(*row)
+
+
+def _headless(tx: Connection, board: str) -> LedgerError:
+    """Why there is no row of *board*: nobody founded it, or the row was lost, and then its log is still there."""
+    if tx.execute(select(events.c.position).where(events.c.board == board).limit(1)).first() is None:
+        return UnknownBoard(board)
+    return StoreDamaged(f"the store is damaged: board {board!r} has a log and no head", remedy="restore a copy")
 
 
 def version(tx: Connection, board: str, task: str) -> int:
     """The last version of the stream of *task*; 0 where there is none."""
-    last = select(func.max(events.c.version)).where(events.c.board == board, events.c.task == task)
-    return int(tx.execute(last).scalar() or 0)
+    return _VERSION.one(tx, board=board, task=task)[0] or 0
 
 
 def append(
@@ -90,33 +96,30 @@ def append(
         event = _chained(placed._replace(command_id=command_id if step == 1 else None), previous, salt(32))
         previous = event.hash
         recorded.append(event)
-    tx.execute(insert(events), [_event_row(event) for event in recorded])
-    tx.execute(insert(words), [_words_row(event) for event in recorded])
-    moved = update(boards).where(boards.c.board == board, boards.c.head_position == last.position)
-    tx.execute(moved.values(head_position=recorded[-1].position, head_at=at, head_hash=previous))
+    _INSERT_EVENT.each(tx, [_event_row(event) for event in recorded])
+    _INSERT_WORDS.each(tx, [_words_row(event) for event in recorded])
+    _MOVE_HEAD.run(tx, of=board, was=last.position, head_position=recorded[-1].position, head_at=at, head_hash=previous)
     return recorded
 
 
 def by_command(tx: Connection, board: str, command_id: str) -> Recorded | None:
     """The first event that the command *command_id* appended, or none: a repeat gets the first answer."""
-    return _one(tx, _columns().where(events.c.board == board, events.c.command_id == command_id))
+    return _recorded(_BY_COMMAND.one(tx, board=board, command_id=command_id))
 
 
 def at_position(tx: Connection, board: str, position: int) -> Recorded | None:
     """The event at *position*, with its words."""
-    return _one(tx, _columns().where(events.c.board == board, events.c.position == position))
+    return _recorded(_AT_POSITION.one(tx, board=board, position=position))
 
 
 def last_of_kind(tx: Connection, board: str, task: str, kind: str) -> Recorded | None:
     """The last event of *kind* in the stream of *task*, or none."""
-    query = _columns().where(events.c.board == board, events.c.task == task, events.c.kind == kind)
-    return _one(tx, query.order_by(events.c.version.desc()).limit(1))
+    return _recorded(_LAST_OF_KIND.one(tx, board=board, task=task, kind=kind))
 
 
 def read_task(tx: Connection, board: str, task: str, *, after: int = 0) -> list[Recorded]:
     """The stream of *task* (empty: the board's own) after version *after*, in order, with words."""
-    stream = _columns().where(events.c.board == board, events.c.task == task, events.c.version > after)
-    return [_recorded(row) for row in tx.execute(stream.order_by(events.c.version))]
+    return [Recorded(*row) for row in _STREAM.all(tx, board=board, task=task, after=after)]
 
 
 def read_board(
@@ -129,7 +132,7 @@ def read_board(
     if limit is not None:
         log = log.limit(limit)
     for row in tx.execution_options(stream_results=True).execute(log):
-        yield _recorded(row)
+        yield Recorded._make(row)
 
 
 def _a_moment() -> bool:
@@ -197,13 +200,8 @@ def _columns() -> Select[tuple[object, ...]]:
     return select(*_EVENT_COLUMNS, words.c.salt, words.c.words).select_from(joined)
 
 
-def _recorded(row: Row[tuple[object, ...]]) -> Recorded:
-    return Recorded._make(row)
-
-
-def _one(tx: Connection, query: Select[tuple[object, ...]]) -> Recorded | None:
-    row = tx.execute(query).one_or_none()
-    return None if row is None else _recorded(row)
+def _recorded(row: tuple[Any, ...] | None) -> Recorded | None:
+    return None if row is None else Recorded(*row)
 
 
 def _event_row(event: Recorded) -> dict[str, object]:
@@ -214,3 +212,37 @@ def _words_row(event: Recorded) -> dict[str, object]:
     if event.salt is None or event.words_text is None:
         raise StoreDamaged(f"position {event.position} would be written without its words")
     return {"board": event.board, "position": event.position, "salt": event.salt, "words": event.words_text}
+
+
+def _in_board() -> Select[tuple[object, ...]]:
+    return _columns().where(events.c.board == bindparam("board"))
+
+
+_HEAD = Prepared(
+    select(boards.c.board_id, boards.c.head_position, boards.c.head_at, boards.c.head_hash).where(
+        boards.c.board == bindparam("board")
+    )
+)
+_VERSION = Prepared(
+    select(func.max(events.c.version)).where(events.c.board == bindparam("board"), events.c.task == bindparam("task"))
+)
+_INSERT_EVENT = Prepared(insert(events))
+_INSERT_WORDS = Prepared(insert(words))
+_MOVE_HEAD = Prepared(
+    update(boards)
+    .where(boards.c.board == bindparam("of"), boards.c.head_position == bindparam("was"))
+    .values({name: bindparam(name) for name in ("head_position", "head_at", "head_hash")})
+)
+_BY_COMMAND = Prepared(_in_board().where(events.c.command_id == bindparam("command_id")))
+_AT_POSITION = Prepared(_in_board().where(events.c.position == bindparam("position")))
+_LAST_OF_KIND = Prepared(
+    _in_board()
+    .where(events.c.task == bindparam("task"), events.c.kind == bindparam("kind"))
+    .order_by(events.c.version.desc())
+    .limit(1)
+)
+_STREAM = Prepared(
+    _in_board()
+    .where(events.c.task == bindparam("task"), events.c.version > bindparam("after"))
+    .order_by(events.c.version)
+)

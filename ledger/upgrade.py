@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import as_file, files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection, Engine, MetaData, inspect, text
 
 from ledger.database import connect, masked, reading, writing
-from ledger.errors import StoreMissing, StoreOutdated, StoreTooNew
+from ledger.errors import StoreDamaged, StoreMissing, StoreOutdated, StoreTooNew
 from ledger.schema import REVISION
 
 if TYPE_CHECKING:
@@ -41,11 +44,30 @@ def check_revision(engine: Engine, url: str) -> None:
 
 
 def revision(engine: Engine) -> str | None:
-    """The revision that the store's tables have, or none where there are none."""
-    with reading(engine) as tx:
+    """The revision that the store's tables have, or none where there are none. Raises `StoreDamaged`."""
+    with _looking(engine) as tx:
         if not inspect(tx).has_table("alembic_version"):
             return None
-        return tx.execute(text("SELECT version_num FROM alembic_version")).scalar()
+        found = tx.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    if found is not None and not isinstance(found, str):
+        raise StoreDamaged(f"the store is damaged: its revision is {found!r}", remedy="restore a copy")
+    return found
+
+
+@contextmanager
+def _looking(engine: Engine) -> Iterator[Connection]:
+    """One snapshot of what may be another program's: a write-ahead log beside it stays where it is."""
+    path = Path(engine.url.database or "")
+    log = Path(f"{path}-wal")
+    if engine.url.database is None or not log.exists() or log.stat().st_size == 0:
+        with reading(engine) as tx:
+            yield tx
+        return
+    from ledger.copies import open_to_look
+
+    looker = open_to_look(path)
+    with reading(looker) as tx:
+        yield tx
 
 
 def upgrade(engine: Engine, metadata: MetaData | None = None) -> str:

@@ -2,33 +2,40 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
-from projections import tables
+from ledger.prepared import Prepared
+from projections.tables import leases
 
-LEASES, RUNS, TASKS = tables.leases, tables.runs, tables.tasks
+_KEY = tuple(leases.c[name] == bindparam(f"of_{name}") for name in ("board", "task", "run"))
+_GRANT = Prepared(insert(leases))
+_RENEW = Prepared(update(leases).where(*_KEY).values(lease_until=bindparam("until")))
+_BEAT = Prepared(update(leases).where(*_KEY).values(lease_until=bindparam("until"), last_beat=bindparam("beat")))
+_RELEASE = Prepared(delete(leases).where(*_KEY))
+_LEASE = Prepared(select(leases.c.lease_until, leases.c.last_beat).where(*_KEY))
 
 
 def grant(tx: Connection, board: str, task: str, run: int, *, until: int) -> None:
     """Give a new run its lease, until *until* (microseconds UTC)."""
-    tx.execute(insert(LEASES).values(board=board, task=task, run=run, lease_until=until, last_beat=None))
+    _GRANT.run(tx, board=board, task=task, run=run, lease_until=until, last_beat=None)
 
 
 def renew(tx: Connection, board: str, task: str, run: int, *, until: int, beat: int | None = None) -> None:
     """Move the lease; *beat* is the instant of a worker's own heartbeat. A lost row comes back."""
-    values: dict[str, int] = {"lease_until": until} | ({} if beat is None else {"last_beat": beat})
-    key = (LEASES.c.board == board, LEASES.c.task == task, LEASES.c.run == run)
-    if tx.execute(update(LEASES).where(*key).values(values)).rowcount == 0:
-        tx.execute(insert(LEASES).values(board=board, task=task, run=run, last_beat=beat, lease_until=until))
+    if beat is None:
+        moved = _RENEW.run(tx, of_board=board, of_task=task, of_run=run, until=until)
+    else:
+        moved = _BEAT.run(tx, of_board=board, of_task=task, of_run=run, until=until, beat=beat)
+    if moved == 0:
+        _GRANT.run(tx, board=board, task=task, run=run, lease_until=until, last_beat=beat)
 
 
 def release(tx: Connection, board: str, task: str, run: int) -> None:
     """The run needs no lease any more: it has ended and its processes are gone."""
-    tx.execute(delete(LEASES).where(LEASES.c.board == board, LEASES.c.task == task, LEASES.c.run == run))
+    _RELEASE.run(tx, of_board=board, of_task=task, of_run=run)
 
 
 def lease_of(tx: Connection, board: str, task: str, run: int) -> tuple[int, int | None] | None:
     """(lease until, last beat) of a run, or none where the row is missing."""
-    columns = select(LEASES.c.lease_until, LEASES.c.last_beat)
-    row = tx.execute(columns.where(LEASES.c.board == board, LEASES.c.task == task, LEASES.c.run == run)).one_or_none()
-    return None if row is None else (row.lease_until, row.last_beat)
+    row = _LEASE.one(tx, of_board=board, of_task=task, of_run=run)
+    return None if row is None else (row[0], row[1])

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Engine, Table, delete, insert, select, update
+from sqlalchemy import Connection, Engine, Table, bindparam, delete, insert, select, update
 from sqlalchemy.sql import ColumnElement
 
 from ledger.database import hold_board, reading, writing
+from ledger.prepared import Prepared
 from ledger.recorded import Recorded
 from ledger.store import head, read_board
 from projections import tables
@@ -25,31 +26,32 @@ PROJECTIONS: tuple[Table, ...] = (TASKS, RUNS, LINKS, SETTINGS)
 
 def load_settings(tx: Connection, board: str) -> Settings:
     """The board's own folded state."""
-    row = tx.execute(select(SETTINGS).where(SETTINGS.c.board == board)).mappings().one_or_none()
-    return NEW_BOARD if row is None else settings_from(dict(row))
+    row = _SETTINGS.one(tx, board=board)
+    return NEW_BOARD if row is None else settings_from(dict(zip(_NAMES[SETTINGS], row, strict=True)))
 
 
 def load_task(tx: Connection, board: str, task: str) -> Task | None:
     """The folded card, or none."""
-    row = tx.execute(select(TASKS).where(TASKS.c.board == board, TASKS.c.task == task)).mappings().one_or_none()
-    return None if row is None else task_from(dict(row))
+    row = _TASK.one(tx, board=board, task=task)
+    return None if row is None else task_from(dict(zip(_NAMES[TASKS], row, strict=True)))
 
 
 def load_run(tx: Connection, board: str, task: str, run: int) -> Run | None:
     """The folded run, or none."""
-    row = tx.execute(select(RUNS).where(*_run_key(board, task, run))).mappings().one_or_none()
-    return None if row is None else run_from(dict(row))
+    row = _RUN.one(tx, board=board, task=task, run=run)
+    return None if row is None else run_from(dict(zip(_NAMES[RUNS], row, strict=True)))
 
 
-def apply(tx: Connection, board: str, recorded: Sequence[Recorded]) -> Task | None:
+def apply(tx: Connection, board: str, recorded: Sequence[Recorded], *, before: Task | None = None) -> Task | None:
     """Evolve the stored projections by *recorded*, the events of one append, all of one stream.
 
-    Returns the card as it is now (none for the board's own stream). Called in the append's transaction.
+    *before* is the card as stored, where the caller has loaded it in this transaction. Returns the card as it is now
+    (none for the board's own stream). Called in the append's transaction.
     """
     if recorded[0].task == "":
         _apply_settings(tx, board, recorded)
         return None
-    before = load_task(tx, board, recorded[0].task)
+    before = before or load_task(tx, board, recorded[0].task)
     task = before or Task(recorded[0].task)
     runs: dict[int, Run | None] = {}
     for event in recorded:
@@ -59,12 +61,14 @@ def apply(tx: Connection, board: str, recorded: Sequence[Recorded]) -> Task | No
         _apply_links(tx, board, event, task.outcome)
         task = evolve(task, event)
     _put(tx, TASKS, {"board": board, **task_row(task)}, fresh=before is None)
-    if any(_relinks(event) for event in recorded):  # once the row stands: in an odd log a card may wait for itself
+    relinked = any(_relinks(event) for event in recorded)
+    if relinked:  # once the row stands: in an odd log a card may wait for itself
         _recount(tx, board, task.id)
     for number, run in runs.items():
         if run is not None:
             _put(tx, RUNS, {"board": board, **run_row(run)}, fresh=number > (before.last_run if before else 0))
-    return load_task(tx, board, task.id)
+    settled = any(event.kind in {"completed", "reopened"} for event in recorded)
+    return load_task(tx, board, task.id) if relinked or settled else task
 
 
 def rebuild(engine: Engine, board: str) -> int:
@@ -160,12 +164,9 @@ def _known(tx: Connection, board: str, task: str, number: int, runs: dict[int, R
 
 def _put(tx: Connection, table: Table, row: dict[str, Any], *, fresh: bool) -> None:
     if fresh:
-        extra = {"open_parents": 0} if table is TASKS else {}
-        tx.execute(insert(table).values(**row, **extra))
-        return
-    keys = {column.name for column in table.primary_key}
-    values = {name: value for name, value in row.items() if name not in keys}
-    tx.execute(update(table).where(*(table.c[name] == row[name] for name in keys)).values(values))
+        _INSERT[table].run(tx, **row, open_parents=0)
+    else:
+        _UPDATE[table].run(tx, **{f"of_{column.name}": row[column.name] for column in table.primary_key}, **row)
 
 
 def _relinks(event: Recorded) -> bool:
@@ -189,20 +190,16 @@ def _apply_links(tx: Connection, board: str, event: Recorded, outcome: str | Non
 
 def _link(tx: Connection, board: str, child: str, parent: str, require: str) -> None:
     _unlink(tx, board, child, parent)
-    tx.execute(insert(LINKS).values(board=board, child=child, parent=parent, require=require))
+    _INSERT[LINKS].run(tx, board=board, child=child, parent=parent, require=require)
 
 
 def _unlink(tx: Connection, board: str, child: str, parent: str) -> None:
-    tx.execute(delete(LINKS).where(LINKS.c.board == board, LINKS.c.child == child, LINKS.c.parent == parent))
+    _UNLINK.run(tx, board=board, child=child, parent=parent)
 
 
 def _recount(tx: Connection, board: str, child: str) -> None:
-    waits = select(LINKS.c.require, TASKS.c.outcome).select_from(
-        LINKS.outerjoin(TASKS, (TASKS.c.board == LINKS.c.board) & (TASKS.c.task == LINKS.c.parent))
-    )
-    found = tx.execute(waits.where(LINKS.c.board == board, LINKS.c.child == child))
-    count = sum(not satisfied(outcome, require) for require, outcome in found)
-    tx.execute(update(TASKS).where(TASKS.c.board == board, TASKS.c.task == child).values(open_parents=count))
+    count = sum(not satisfied(outcome, require) for require, outcome in _WAITS.all(tx, board=board, child=child))
+    _SET_OPEN.run(tx, of_board=board, of_task=child, open_parents=count)
 
 
 def _settle(tx: Connection, board: str, event: Recorded, before: str | None) -> None:
@@ -210,15 +207,40 @@ def _settle(tx: Connection, board: str, event: Recorded, before: str | None) -> 
     for require in ("ok", "any"):
         moved = satisfied(before, require) - satisfied(event.outcome, require)
         if moved:
-            children = select(LINKS.c.child).where(
-                LINKS.c.board == board, LINKS.c.parent == event.task, LINKS.c.require == require
-            )
-            tx.execute(
-                update(TASKS)
-                .where(TASKS.c.board == board, TASKS.c.task.in_(children))
-                .values(open_parents=TASKS.c.open_parents + moved)
-            )
+            _MOVE_CHILDREN.run(tx, of_board=board, of_parent=event.task, of_require=require, moved=moved)
 
 
-def _run_key(board: str, task: str, run: int) -> tuple[ColumnElement[bool], ...]:
-    return RUNS.c.board == board, RUNS.c.task == task, RUNS.c.run == run
+def _of(table: Table, *names: str, prefix: str = "") -> list[ColumnElement[bool]]:
+    return [table.c[name] == bindparam(prefix + name) for name in names]
+
+
+def _updated(table: Table) -> Prepared:
+    keys = [column.name for column in table.primary_key]
+    ours = [column.name for column in table.columns if column.name not in {*keys, "open_parents"}]
+    where = _of(table, *keys, prefix="of_")
+    return Prepared(update(table).where(*where).values({name: bindparam(name) for name in ours}))
+
+
+_NAMES = {table: tuple(column.name for column in table.columns) for table in PROJECTIONS}
+_SETTINGS = Prepared(select(SETTINGS).where(*_of(SETTINGS, "board")))
+_TASK = Prepared(select(TASKS).where(*_of(TASKS, "board", "task")))
+_RUN = Prepared(select(RUNS).where(*_of(RUNS, "board", "task", "run")))
+_INSERT = {table: Prepared(insert(table)) for table in PROJECTIONS}
+_UPDATE = {table: _updated(table) for table in (SETTINGS, TASKS, RUNS)}
+_UNLINK = Prepared(delete(LINKS).where(*_of(LINKS, "board", "child", "parent")))
+_WAITS = Prepared(
+    select(LINKS.c.require, TASKS.c.outcome)
+    .select_from(LINKS.outerjoin(TASKS, (TASKS.c.board == LINKS.c.board) & (TASKS.c.task == LINKS.c.parent)))
+    .where(*_of(LINKS, "board", "child"))
+)
+_SET_OPEN = Prepared(
+    update(TASKS).where(*_of(TASKS, "board", "task", prefix="of_")).values(open_parents=bindparam("open_parents"))
+)
+_MOVE_CHILDREN = Prepared(
+    update(TASKS)
+    .where(
+        *_of(TASKS, "board", prefix="of_"),
+        TASKS.c.task.in_(select(LINKS.c.child).where(*_of(LINKS, "board", "parent", "require", prefix="of_"))),
+    )
+    .values(open_parents=TASKS.c.open_parents + bindparam("moved"))
+)

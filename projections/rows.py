@@ -34,8 +34,14 @@ def task_from(row: dict[str, Any]) -> Task:
     card = Card(
         **{name: row[name] for name in Card._fields if name != "labels"}, labels=tuple(json.loads(row["labels"]))
     )
-    hold = None if row["hold_cause"] is None else Hold(*(row[name] for name in _HOLD))
+    hold = None
+    if row["hold_cause"] is not None:
+        hold = Hold(
+            row["hold_cause"], row["hold_kind"], bool(row["hold_sticky"]), row["hold_count"], row["hold_limit"],
+            row["hold_limit_source"], row["hold_position"],
+        )  # fmt: skip
     state = {name: row[name] for name in _STATE}
+    state["archived"] = bool(row["archived"])
     return Task(id=row["task"], card=card, hold=hold, open_parents=row["open_parents"], **state)
 
 

@@ -1,3 +1,30 @@
+"""Claim, gate, lease, fence and sweepers as a model: each step is one atomic act of the code, and any may be the last.
+
+    step                    the line of the code that it stands for (a test finds each)
+    ----------------------  -------------------------------------------------------------------------------------------
+    takes the lock          sweep._only_one: flock; a process that dies gives it back
+    looks                   sweep._observe: the store, then processes; what was seen is all that this tick knows of them
+    applies                 sweep._act, one transaction: settle books, renews; admit and _claim claim; nothing seen
+                            before the lock counts unless the run is still as it was
+    launches                starting.start: launch; the supervisor waits in supervise._Gate.opened
+    binds                   starting._bind, one transaction: may_bind, `worker_bound`
+    opens, shuts            starting._let_run: open_gate, close_gate; a dead claimer's gate shuts of itself
+    starts the command      supervise._supervise: command.start
+    gives up                supervise._supervise: not gate.opened
+    completes, asks for     workers._complete, _review, one transaction: proved, run.open, endings.ending
+      review, is refused
+    ends                    the process group is empty
+    its lease runs out      nothing renewed it; the supervisor then ends its group (RULES §7.4)
+    wishes                  wishes.wish, one transaction: acknowledged when it commits, granted by endings._grant
+    pauses                  operators._board: the pause is in force when it commits
+
+Time is left out: what may happen after a while may happen at once. So a claim may be unbound "for too long" as soon as
+it is seen, and a lease may run out wherever no tick has renewed it. One thing is said of time: by the end of lease and
+grace a supervisor that lives has ended its group.
+
+Left out: budgets, cooldowns, parents (see `tests/rules`), and signals, since a process may die at any step anyway.
+"""
+
 from __future__ import annotations
 
 from collections.abc import Iterator
@@ -5,220 +32,361 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final, NamedTuple
 
-NOTHING, HELD, OPEN, SHUT, WORKS, LINGERS, ORPHAN, ORPHAN_LINGERS, DEAD = range(9)
-BORN, IDLE = "", "idle"
-GROUP = frozenset({HELD, OPEN, SHUT, WORKS, LINGERS, ORPHAN, ORPHAN_LINGERS})
-WORKER = frozenset({WORKS, LINGERS, ORPHAN, ORPHAN_LINGERS})
+STANDS_FOR: Final = {
+    "takes the lock": ("kanban/sweep.py", "fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)"),
+    "looks": ("kanban/sweep.py", "seen = observe(watch.everyone(), self.shop.host, self.shop.home, ProcessTable"),
+    "applies": ("kanban/sweep.py", "with at_desk(self.shop.engine, self.shop.board, self.shop.clock) as desk:"),
+    "launches": ("kanban/starting.py", "launched = launch(_order(shop, claim))"),
+    "binds": ("kanban/starting.py", "if may_bind(desk, claim.task.id, claim.run, shop.host.id):"),
+    "opens": ("kanban/starting.py", "        open_gate(launched)\n"),
+    "shuts": ("kanban/starting.py", "    close_gate(launched)\n    return Started"),
+    "starts the command": ("kanban/worker/supervise.py", "command.start(order.command)"),
+    "gives up": ("kanban/worker/supervise.py", "if not gate.opened(order.gate):\n            return _STOPPED"),
+    "completes": ("kanban/workers.py", "    if waiting:\n        return unmet_result(view, run, event, actor, waiting)\n"),
+    "asks for review": ("kanban/workers.py", "return _ended(view, run, event, actor) if run.open else _repeated("),
+    "is refused": ("kanban/workers.py", "    if not run.open:\n        return _late(view, run, event, actor)"),
+    "wishes": ("kanban/wishes.py", "return Decision((Draft.of(task.id, asked, actor),))"),
+    "pauses": ("kanban/operators.py", "return one(\"\", e.Paused("),
+}
+"""Where each step stands in the code: a text that a file has once."""
+
+NOTHING, WAITS, LET_RUN, SHUT_OUT, WORKS, LINGERS, ORPHAN, ORPHAN_LINGERS, DEAD = range(9)
+"""A run's processes: none; a supervisor at its gate, which is closed, opened, or shut; it and the command, which has
+or has not used its verb; the command without its supervisor, alike; none any more."""
+COMMANDS: Final = frozenset({WORKS, LINGERS, ORPHAN, ORPHAN_LINGERS})
+SUPERVISORS: Final = frozenset({WAITS, LET_RUN, SHUT_OUT, WORKS, LINGERS})
+ORPHANS: Final = {WORKS: ORPHAN, LINGERS: ORPHAN_LINGERS}
+
+FAULTS: Final = (
+    "gate",
+    "lock of its own",
+    "sight of death",
+    "second look",
+    "check at binding",
+    "fence of an ending",
+    "one transaction",
+    "watch of the lease",
+    "fresh look at a claim",
+)
+"""What a broken protocol may be without."""
 
 
 class Run(NamedTuple):
+    """A run: the sweeper that claimed it (-1: an operator, by hand), and how often an event has ended it."""
+
     by: int
     bound: bool = False
     ends: int = 0
     process: int = NOTHING
     stray: bool = False
     wish: bool = False
+    leased: bool = True
+
+
+PAST: Final = Run(0, bound=True, ends=1, process=DEAD)
+"""Every run that is over: it can do nothing more, so whose it was is forgotten."""
 
 
 class Card(NamedTuple):
+    """A card: its runs, oldest first, how it was closed, and whether an operator's wish was acknowledged."""
+
     runs: tuple[Run, ...] = ()
-    closed: str = ""
+    closed: bool = False
     asked: bool = False
+
+    @property
+    def open(self) -> bool:
+        return bool(self.runs) and not self.runs[-1].ends
 
 
 class Sweeper(NamedTuple):
-    at: str = IDLE
+    """Where a sweeper stands in its tick; what it saw of each card's runs; the runs that it is starting."""
+
+    at: str = "idle"
     seen: tuple[str, ...] = ()
-    claims: tuple[int, ...] = ()
+    claims: tuple[tuple[int, int], ...] = ()
 
 
 class State(NamedTuple):
+    """Everything: cards, sweepers, acts and crashes that may still come, and what must never have happened."""
+
     cards: tuple[Card, ...]
     sweepers: tuple[Sweeper, ...]
     acts: int
     crashes: int
-    forged: bool = False
+    paused: bool = False
+    wrong: str = ""
 
 
-@dataclass(frozen=True)
+Step = tuple[str, State]
+IDLE: Final = Sweeper()
+
+
+@dataclass(frozen=True, slots=True)
 class Protocol:
+    """The model. *hosts*: of each sweeper; *most*: claims of a tick; *without*: what of `FAULTS` is missing."""
+
     hosts: tuple[int, ...] = (0, 0)
     cards: int = 2
     runs: int = 2
-    crashes: int = 2
     acts: int = 1
+    crashes: int = 2
     most: int = 2
+    pauses: bool = False
+    leases: bool = False
+    strays: bool = True
     without: str = ""
 
-    def start(self):
-        return State((Card(),) * self.cards, (Sweeper(),) * len(self.hosts), self.acts, self.crashes)
+    def start(self) -> State:
+        """Nothing has happened."""
+        return State((Card(),) * self.cards, (IDLE,) * len(self.hosts), self.acts, self.crashes)
 
-    def steps(self, state):
-        for s in range(len(self.hosts)):
-            yield from self.sweeps(state, s)
+    def steps(self, state: State) -> Iterator[Step]:
+        """Whatever may happen next."""
+        for sweeper in range(len(self.hosts)):
+            yield from self._ticks(state, sweeper)
         for c, card in enumerate(state.cards):
             for r, run in enumerate(card.runs):
-                yield from self.lives(state, c, r, run)
-        if state.acts:
-            yield from self.orders(state)
+                if run is not PAST:
+                    yield from self._lives(state, c, r)
+            if state.acts and not card.closed:
+                yield self._wishes(state, c)
+        if state.acts and self.pauses and not state.paused:
+            yield "operator pauses", state._replace(acts=state.acts - 1, paused=True)
         if state.crashes:
-            yield from self.crashed(state)
+            yield from self._crashes(state._replace(crashes=state.crashes - 1))
 
-    # sweeper
-    def sweeps(self, state, s):
+    def alike(self, state: State) -> State:
+        """One state for all that differ only in which card, or which sweeper of a host, is called the first."""
+        if len(state.cards) == 2 and state.cards[1] < state.cards[0]:
+            state = state._replace(cards=state.cards[::-1], sweepers=tuple(_turned(each) for each in state.sweepers))
+        if state.sweepers[1] < state.sweepers[0]:
+            cards = tuple(
+                card._replace(runs=tuple(run if run is PAST else run._replace(by=1 - run.by) for run in card.runs))
+                for card in state.cards
+            )
+            state = state._replace(cards=cards, sweepers=state.sweepers[::-1])
+        return state
+
+    # A sweeper
+
+    def _ticks(self, state: State, s: int) -> Iterator[Step]:
         me = state.sweepers[s]
         match me.at:
+            case "idle" if self.hosts.count(self.hosts[s]) == 1:
+                yield f"sweeper {s} takes the lock and looks", self._looked(state, s)
             case "idle":
-                if all(o.at == IDLE or self.hosts[i] != self.hosts[s] for i, o in enumerate(state.sweepers)):
-                    yield f"sweep {s}: lock", self.now(state, s, Sweeper("locked"))
-            case "locked":
-                yield f"sweep {s}: observe", self.now(state, s, Sweeper("looked", tuple(self.looks(s, card) for card in state.cards)))
-            case "looked":
-                for cards, claims in self.applied(state, s):
-                    yield f"sweep {s}: apply", self.now(state._replace(cards=cards), s, Sweeper("launch", (), claims) if claims else Sweeper())
-            case "launch":
-                c = next(c for c in me.claims if state.cards[c].runs[-1].process == NOTHING)
-                to = HELD if self.without != "gate" else WORKS
-                state = self.run(state, c, -1, process=to)
-                left = any(state.cards[c].runs[-1].process == NOTHING for c in me.claims)
-                yield f"sweep {s}: launch {c}", state if left else self.now(state, s, me._replace(at="bind"))
-            case "bind":
-                for c in me.claims:
-                    if not state.cards[c].runs[-1].ends or self.without=="binding check":
-                        state = self.run(state, c, -1, bound=True)
-                yield f"sweep {s}: bind", self.now(state, s, me._replace(at="open"))
-            case "open":
-                c, *rest = me.claims
-                run = state.cards[c].runs[-1]
-                if run.process == HELD:
-                    state = self.run(state, c, -1, process=OPEN if run.bound else SHUT)
-                yield f"sweep {s}: open {c}", self.now(state, s, me._replace(claims=tuple(rest)) if rest else Sweeper())
+                if all(other.at == "idle" for other, host in zip(state.sweepers, self.hosts, strict=True) if host == self.hosts[s]):
+                    yield f"sweeper {s} takes the lock", _now(state, s, Sweeper("looks"))
+            case "looks":
+                yield f"sweeper {s} looks", self._looked(state, s)
+            case "applies":
+                yield from self._applies(state, s)
+            case "launches":
+                yield self._launches(state, s)
+            case "binds":
+                yield f"sweeper {s} binds", self._binds(state, s)
+            case _:
+                yield self._lets_run(state, s)
 
-    def now(self, state, s, sweeper):
-        return state._replace(sweepers=(*state.sweepers[:s], sweeper, *state.sweepers[s+1:]))
+    def _looked(self, state: State, s: int) -> State:
+        seen = tuple("".join(self._look(s, run) for run in card.runs) for card in state.cards)
+        return _now(state, s, Sweeper("applies", seen))
 
-    def run(self, state, c, r, **changes):
-        runs = list(state.cards[c].runs)
-        runs[r] = runs[r]._replace(**changes)
-        return self.card(state, c, runs=tuple(runs))
+    def _look(self, s: int, run: Run) -> str:
+        """`.` not its to judge, or over; `u` unbound: no process to look for; `g` its group is empty; `a` alive."""
+        if run is PAST or self.hosts[run.by] != self.hosts[s]:
+            return "."
+        if not run.bound:
+            return "." if run.ends else "u"
+        orphans = self.without == "sight of death" and run.process in {ORPHAN, ORPHAN_LINGERS}
+        return "g" if run.process in {NOTHING, DEAD} or orphans else "a"
 
-    def card(self, state, c, **changes):
-        cards = list(state.cards)
-        cards[c] = cards[c]._replace(**changes)
-        return state._replace(cards=tuple(cards))
+    def _applies(self, state: State, s: int) -> Iterator[Step]:
+        seen = state.sweepers[s].seen
+        for settled in product(*(self._settles(s, card, saw) for card, saw in zip(state.cards, seen, strict=True))):
+            cards, claims = list(settled), []
+            for c, card in enumerate(settled):
+                if len(claims) < self.most and not state.paused and self._claimable(s, card, seen[c], state.cards[c]):
+                    cards[c] = card._replace(runs=(*card.runs, Run(s)))
+                    claims.append((c, len(card.runs)))
+            then = Sweeper("launches", (), tuple(claims)) if claims else IDLE
+            label = f"sweeper {s} applies{_told(state.cards, cards)}"
+            yield label, _now(state._replace(cards=tuple(cards)), s, then)
 
-    def looks(self, s, card):
-        return "".join(self.look(s, run) for run in card.runs)
-
-    def look(self, s, run):
-        if self.hosts[run.by] != self.hosts[s]: return "."
-        if not run.bound: return "u"
-        gone = run.process not in GROUP or (self.without=="death" and run.process in {ORPHAN, ORPHAN_LINGERS})
-        return "g" if gone else "a"
-
-    def applied(self, state, s):
-        options = [list(self.settled(s, card, seen)) for card, seen in zip(state.cards, state.sweepers[s].seen)]
-        for cards in product(*options):
-            claims = [c for c, card in enumerate(cards) if self.claimable(s, card, state.sweepers[s].seen[c])][: self.most]
-            out = list(cards)
-            for c in claims:
-                out[c] = out[c]._replace(runs=(*out[c].runs, Run(s)))
-            yield tuple(out), tuple(claims)
-
-    def claimable(self, s, card, seen):
-        if card.closed or len(card.runs) == self.runs: return False
-        if card.runs and not card.runs[-1].ends: return False
-        return "a" not in seen or self.without == "ending"
-
-    def settled(self, s, card, seen):
-        yield_plain = True
-        if card.runs:
-            run = card.runs[-1]
-            open_ = not run.ends
-            saw = seen[len(card.runs)-1] if len(seen) >= len(card.runs) else "?"
-            if self.without == "recheck" and saw in "g" :
-                yield booked(card); return
-            if open_:
-                if saw == "g" : 
-                    yield booked(card); return
-                if saw == "u" and not run.bound:
-                    yield booked(card)
-                if saw == "." and self.lease_over(run):
-                    yield booked(card)
-        yield card
-
-    def lease_over(self, run):
-        return self.without == "lease watch" or run.process not in {OPEN, WORKS, LINGERS}
-
-    def lives(self, state, c, r, run):
-        match run.process:
-            case 2: yield f"{c}.{r}: starts command", self.run(state,c,r,process=WORKS)
-            case 3: yield f"{c}.{r}: gives up", self.run(state,c,r,process=DEAD)
-            case 4 | 6:
-                yield from self.verbs(state,c,r,run.process+1 if run.process==WORKS else ORPHAN_LINGERS)
-                yield f"{c}.{r}: dies", self.run(state,c,r,process=DEAD)
-                if state.crashes:
-                    yield f"{c}.{r}: leaves a stray", self.run(state,c,r,process=DEAD,stray=True)._replace(crashes=state.crashes-1)
-            case 5 | 7:
-                yield f"{c}.{r}: dies", self.run(state,c,r,process=DEAD)
-        if run.stray:
-            for l, st in self.verbs(state,c,r,run.process):
-                yield "stray "+l, self.run(st,c,r,stray=False)
-
-    def verbs(self, state, c, r, then):
-        card = state.cards[c]
-        last = card.runs[-1]
-        if self.without == "lock per run":
-            good = not last.ends and last.by == card.runs[r].by
-        else:
-            good = not card.runs[r].ends
-        state = self.run(state, c, r, process=then)
-        if not good:
-            yield f"{c}.{r}: verb refused", state
+    def _settles(self, s: int, card: Card, saw: str) -> Iterator[Card]:
+        """What step 1, 3 and 4 of the tick may make of the card's last run, and so of the card."""
+        last = len(card.runs) - 1
+        look = saw[last] if 0 <= last < len(saw) else ""
+        if look == "" or not (card.open or self.without == "second look"):
+            yield card
             return
-        forged = r != len(card.runs)-1
-        for verb in ("completes","reviews"):
-            done = booked(state.cards[c])
-            if verb == "completes" and not done.closed: done = done._replace(closed="done")
-            yield f"{c}.{r}: {verb}", state._replace(cards=(*state.cards[:c], done, *state.cards[c+1:]), forged=forged)
-
-    def orders(self, state):
-        c = 0
-        card = state.cards[0]
-        if card.closed: return
-        st = state._replace(acts=state.acts-1)
-        if card.runs and not card.runs[-1].ends:
-            st = self.run(st, 0, -1, wish=True)
-            yield "operator wishes", self.card(st, 0, asked=True)
+        run = card.runs[-1]
+        if look == "a":
+            yield _with(card, last, leased=True)
+        elif look == "g":
+            yield _ended(card)
+        elif look == "u":
+            yield card
+            if not run.bound:
+                yield _ended(card)
         else:
-            yield "operator archives", self.card(st, 0, asked=True, closed="archived")
+            yield card
+            ended_itself = run.process not in {WORKS, LINGERS} or self.without == "watch of the lease"
+            if ended_itself and not (run.leased and self.leases):
+                yield _ended(card)
 
-    def crashed(self, state):
-        less = state._replace(crashes=state.crashes-1)
+    def _claimable(self, s: int, card: Card, saw: str, before: Card) -> bool:
+        if self.without == "fresh look at a claim":
+            card = before
+        if card.closed or card.open or len(card.runs) == self.runs:
+            return False
+        return "a" not in saw or self.without == "fence of an ending"
+
+    def _launches(self, state: State, s: int) -> Step:
+        me = state.sweepers[s]
+        c, r = next((c, r) for c, r in me.claims if state.cards[c].runs[r].process == NOTHING)
+        state = _run(state, c, r, process=WORKS if self.without == "gate" else WAITS)
+        left = any(state.cards[c].runs[r].process == NOTHING for c, r in me.claims)
+        return f"sweeper {s} launches {c}.{r}", state if left else _now(state, s, me._replace(at="binds"))
+
+    def _binds(self, state: State, s: int) -> State:
+        me = state.sweepers[s]
+        for c, r in me.claims:
+            run = state.cards[c].runs[r]
+            if self.without == "check at binding" or (not run.ends and not state.paused):
+                state = _run(state, c, r, bound=True)
+                if run.ends or state.paused:
+                    state = state._replace(wrong="bound")
+        return _now(state, s, me._replace(at="opens"))
+
+    def _lets_run(self, state: State, s: int) -> Step:
+        me = state.sweepers[s]
+        (c, r), *others = me.claims
+        run = state.cards[c].runs[r]
+        if run.process == WAITS:
+            state = _run(state, c, r, process=LET_RUN if run.bound else SHUT_OUT)
+        then = me._replace(claims=tuple(others)) if others else IDLE
+        return f"sweeper {s} {'opens' if run.bound else 'shuts'} {c}.{r}", _now(state, s, then)
+
+    # A run's processes
+
+    def _lives(self, state: State, c: int, r: int) -> Iterator[Step]:
+        run = state.cards[c].runs[r]
+        name = f"{c}.{r}"
+        fresh = (run.leased if self.leases else not run.ends) or self.without == "watch of the lease"
+        match run.process:
+            case 2 if fresh:
+                yield f"{name} starts the command", _run(state, c, r, process=WORKS)
+            case 2 | 3:
+                yield f"{name} gives up", _run(state, c, r, process=DEAD)
+            case 4 | 6:
+                yield from self._speaks(state, c, r, name, process=LINGERS if run.process == WORKS else ORPHAN_LINGERS)
+                yield f"{name} ends", _run(state, c, r, process=DEAD)
+            case 5 | 7:
+                yield f"{name} ends", _run(state, c, r, process=DEAD)
+            case _:
+                pass
+        if run.stray:
+            yield from self._speaks(state, c, r, f"a stray of {name}", stray=False)
+        if run.leased and not run.ends and self.leases:
+            yield f"{name}: its lease runs out", _run(state, c, r, leased=False)
+
+    def _speaks(self, state: State, c: int, r: int, name: str, **then: int) -> Iterator[Step]:
+        """The worker uses a verb, with the lock that it was given."""
+        card = state.cards[c]
+        run, last = card.runs[r], card.runs[-1]
+        opens = not run.ends
+        if self.without == "lock of its own":
+            opens = card.open and last.by == run.by
+        if not opens:
+            yield f"{name} is refused", _run(state, c, r, **then)
+            return
+        ended = _ended(_with(card, r, **then))
+        wrong = state.wrong if r == len(card.runs) - 1 else "forged"
+        for verb, closed in (("completes", True), ("asks for review", ended.closed)):
+            yield f"{name} {verb}", _card(state, c, ended._replace(closed=closed))._replace(wrong=wrong)
+
+    # People and accidents
+
+    def _wishes(self, state: State, c: int) -> Step:
+        card = state.cards[c]
+        if card.open:
+            wished = _with(card, len(card.runs) - 1, wish=True)._replace(asked=True)
+        else:
+            wished = card._replace(closed=True)
+        verb = "wishes to archive" if card.open else "archives"
+        return f"operator {verb} {c}", _card(state, c, wished)._replace(acts=state.acts - 1)
+
+    def _crashes(self, state: State) -> Iterator[Step]:
         for s, me in enumerate(state.sweepers):
-            if me.at != IDLE:
-                st = self.now(less, s, Sweeper())
-                for c, card in enumerate(st.cards):
-                    for r, run in enumerate(card.runs):
-                        if run.by == s and run.process == HELD:
-                            st = self.run(st,c,r,process=SHUT)
-                yield f"sweep {s} dies", st
+            if me.at != "idle":
+                yield f"sweeper {s} dies", _died(state, s)
         for c, card in enumerate(state.cards):
             for r, run in enumerate(card.runs):
-                if run.process in {HELD, OPEN, SHUT}:
-                    yield f"{c}.{r}: supervisor dies", self.run(less,c,r,process=DEAD)
-                if run.process in {WORKS, LINGERS}:
-                    yield f"{c}.{r}: supervisor dies", self.run(less,c,r,process=run.process+2)
+                if run.process in SUPERVISORS:
+                    left = ORPHANS.get(run.process, DEAD)
+                    yield f"the supervisor of {c}.{r} dies", _run(state, c, r, process=left)
+                if run.process == WORKS and self.strays:
+                    yield f"{c}.{r} ends and leaves a stray", _run(state, c, r, process=DEAD, stray=True)
+        for host in sorted(set(self.hosts)):
+            yield f"host {host} reboots", self._rebooted(state, host)
+
+    def _rebooted(self, state: State, host: int) -> State:
+        for s, of in enumerate(self.hosts):
+            if of == host:
+                state = _died(state, s)
+        for c, card in enumerate(state.cards):
+            for r, run in enumerate(card.runs):
+                if run is not PAST and self.hosts[run.by] == host and run.process != NOTHING:
+                    state = _run(state, c, r, process=DEAD, stray=False)
+        return state
 
 
-def booked(card):
+def _died(state: State, s: int) -> State:
+    """The sweeper is gone, and with it its lock and its ends of all gates."""
+    for c, card in enumerate(state.cards):
+        for r, run in enumerate(card.runs):
+            if run is not PAST and run.by == s and run.process == WAITS:
+                state = _run(state, c, r, process=SHUT_OUT)
+    return _now(state, s, IDLE)
+
+
+def _ended(card: Card) -> Card:
+    """An event ends the card's last run and grants its wish, in one append."""
     run = card.runs[-1]
-    return card._replace(runs=(*card.runs[:-1], run._replace(ends=run.ends+1, wish=False)), closed="archived" if run.wish else card.closed)
+    ended = _with(card, len(card.runs) - 1, ends=run.ends + 1, wish=False)
+    return ended._replace(closed=True, asked=False) if run.wish else ended
 
-RULES = {
-  "two workers": lambda st: all(sum(r.process in WORKER for r in c.runs) <= 1 for c in st.cards),
-  "wish lost": lambda st: all(not c.asked or c.closed=="archived" or (c.runs and c.runs[-1].wish) for c in st.cards),
-  "ends twice": lambda st: all(r.ends<=1 for c in st.cards for r in c.runs),
-  "never bound": lambda st: all(r.bound or r.process not in WORKER for c in st.cards for r in c.runs),
-  "forged": lambda st: not st.forged,
-}
+
+def _with(card: Card, r: int, **changes: int) -> Card:
+    run = card.runs[r]._replace(**changes)
+    if run.ends == 1 and run.process == DEAD and not run.stray:
+        run = PAST
+    return card._replace(runs=(*card.runs[:r], run, *card.runs[r + 1 :]))
+
+
+def _run(state: State, c: int, r: int, **changes: int) -> State:
+    return _card(state, c, _with(state.cards[c], r, **changes))
+
+
+def _card(state: State, c: int, card: Card) -> State:
+    return state._replace(cards=(*state.cards[:c], card, *state.cards[c + 1 :]))
+
+
+def _now(state: State, s: int, sweeper: Sweeper) -> State:
+    return state._replace(sweepers=(*state.sweepers[:s], sweeper, *state.sweepers[s + 1 :]))
+
+
+def _turned(sweeper: Sweeper) -> Sweeper:
+    claims = tuple((1 - c, r) for c, r in sweeper.claims)
+    return sweeper._replace(seen=sweeper.seen[::-1], claims=claims)
+
+
+def _told(before: tuple[Card, ...], after: list[Card]) -> str:
+    """What an apply came to, for its label."""
+    said = []
+    for c, (was, now) in enumerate(zip(before, after, strict=True)):
+        booked = sum(run.ends for run in now.runs) - sum(run.ends for run in was.runs)
+        said += [f" books {c}.{len(was.runs) - 1}"] * booked + [f" claims {c}.{len(was.runs)}"] * (len(now.runs) > len(was.runs))
+    return ":" + ",".join(said) if said else ""

@@ -12,7 +12,7 @@ from tests.fleets import sh, until
 
 SHOWS = {
     "command": sh(
-        'env -0 > "$LEDGER_HOME/env"; pwd > "$LEDGER_HOME/cwd"; readlink /proc/self/fd/* > "$LEDGER_HOME/fds"'
+        'env -0 > "$LEDGER_HOME/env"; pwd > "$LEDGER_HOME/cwd"; readlink /proc/self/fd/* > "$LEDGER_HOME/fds"; exit 0'
     ),
     "on_success": "complete",
 }
