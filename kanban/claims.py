@@ -43,10 +43,11 @@ class Granted:
 
 def ending_cards(desk: Desk, host: Host) -> frozenset[str]:
     """The cards whose last run has ended by a verb while its processes on this host are still there."""
+    watched = [w.run for w in snapshot.watch(desk.tx, desk.board).ending if w.board == desk.board]
+    if not watched:
+        return frozenset()
     table = ProcessTable.snapshot()
-    watched = snapshot.watch(desk.tx, desk.board).ending
-    remain = [w for w in watched if w.run.group is not None and table.members(w.run.group, host)]
-    return frozenset(w.run.task for w in remain if w.board == desk.board)
+    return frozenset(run.task for run in watched if run.group is not None and table.members(run.group, host))
 
 
 def claim_by_hand(desk: Desk, ask: HandClaim, actor: Actor, host: Host, ending: frozenset[str]) -> Granted:
@@ -65,7 +66,7 @@ def claim_by_hand(desk: Desk, ask: HandClaim, actor: Actor, host: Host, ending: 
 
 
 def _next(desk: Desk, ask: HandClaim, host: str) -> Iterable[Task]:
-    for task in list(snapshot.candidates(desk.tx, desk.board, desk.now, host)):
+    for task in snapshot.candidates(desk.tx, desk.board, desk.now, host):
         if ask.assignee is None or task.worker in {ask.assignee, None}:
             yield task
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, select, text
 
 from kanban.admission import Live, live_of
 from kanban.commands import Ahead, View, known, unmet
@@ -17,7 +17,7 @@ from projections.rows import run_from, task_from
 from projections.run import Run
 from projections.task import Task, claimable, evolve
 
-RUNS, LEASES, CARDS, HELD, TASKS = tables.runs, tables.leases, tables.cards, tables.held, tables.tasks
+RUNS, LEASES, HELD, TASKS = tables.runs, tables.leases, tables.held, tables.tasks
 
 
 Report = Callable[[str, str], None]
@@ -74,11 +74,11 @@ def candidates(tx: Connection, board: str, now: int, host: str, report: Report |
     A row that cannot be read is reported; the others go on.
     """
     query = (
-        select(CARDS)
-        .where(CARDS.c.board == board, CARDS.c.status.in_(("scheduled", "review", "ready")))
-        .where((CARDS.c.scheduled.is_(None)) | (CARDS.c.scheduled <= now))
-        .where((CARDS.c.host.is_(None)) | (CARDS.c.host == host))
-        .order_by(-CARDS.c.priority, CARDS.c.created_at, CARDS.c.task)
+        select(TASKS)
+        .where(TASKS.c.board == board, text(tables.CLAIMABLE))
+        .where((TASKS.c.scheduled.is_(None)) | (TASKS.c.scheduled <= now))
+        .where((TASKS.c.host.is_(None)) | (TASKS.c.host == host))
+        .order_by(TASKS.c.priority.desc(), TASKS.c.created_at, TASKS.c.task)
     )
     return _tasks(tx.execute(query).mappings(), report)
 

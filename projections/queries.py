@@ -10,38 +10,55 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, case, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, func, or_, select, tuple_
 
 from ledger.clock import rfc3339
 from ledger.errors import InvalidInput, UnknownTask
+from ledger.prepared import Prepared
 from ledger.recorded import Recorded
 from ledger.schema import words
 from ledger.store import head, read_task
 from projections import tables
+from projections.read_models import load_task
 from projections.rows import run_from, task_from
 from projections.run import Run
 from projections.task import Task
+from projections.task import status as status_of
 from projections.why import why
 
 CARDS, RUNS, LINKS, LEASES, HELD, SWEEPS = (
     tables.cards, tables.runs, tables.links, tables.leases, tables.held, tables.sweeps,
 )  # fmt: skip
 STATUSES: Final = ("triage", "todo", "scheduled", "ready", "running", "review", "blocked", "done", "archived")
-SORTS: Final[dict[str, tuple[ColumnElement[Any], ...]]] = {
-    "priority": (-CARDS.c.priority, CARDS.c.created_at, CARDS.c.task),
-    "created": (CARDS.c.created_at, CARDS.c.task),
-    "updated": (-CARDS.c.updated_at, CARDS.c.task),
+SORTS: Final[dict[str, tuple[tuple[str, bool], ...]]] = {
+    "priority": (("priority", True), ("created_at", False), ("task", False)),
+    "created": (("created_at", False), ("task", False)),
+    "updated": (("updated_at", True), ("task", False)),
 }
+"""The orders of a list: columns, each with whether the larger comes first."""
 
 __all__ = ["STATUSES", "board", "held", "list_tasks", "next_at", "runs", "show", "stats", "task", "why"]
 
 
+_WORDS = Prepared(
+    select(words.c.words).where(words.c.board == bindparam("board"), words.c.position == bindparam("position"))
+)
+_PARENTS = Prepared(
+    select(LINKS.c.parent)
+    .where(LINKS.c.board == bindparam("board"), LINKS.c.child == bindparam("child"))
+    .order_by(LINKS.c.parent)
+)
+
+
 def task(tx: Connection, board: str, task_id: str) -> dict[str, Any]:
     """One card. Raises `UnknownTask`."""
-    found = _cards(tx, board, CARDS.c.task == task_id)
-    if not found:
+    found = load_task(tx, board, task_id)
+    if found is None:
         raise UnknownTask(task_id)
-    return found[0]
+    places = {found.card.title_position} | ({found.hold.position} if found.hold else set())
+    said = {place: json.loads(row[0]) for place in places if (row := _WORDS.one(tx, board=board, position=place))}
+    above = [row[0] for row in _PARENTS.all(tx, board=board, child=task_id)]
+    return _card(found, status_of(found), said, above)
 
 
 def list_tasks(
@@ -65,7 +82,7 @@ def list_tasks(
         raise InvalidInput(f"sort {sort!r} is unknown", remedy=f"one of: {', '.join(SORTS)}")
     if after is not None:
         conditions.append(_behind(tx, board, after, sort))
-    found = _cards(tx, board, *conditions, order=SORTS[sort], limit=None if limit is None else limit + 1)
+    found = _cards(tx, board, *conditions, order=_order(sort), limit=None if limit is None else limit + 1)
     more = limit is not None and len(found) > limit
     page = found[:limit] if more else found
     return {"tasks": page, "position": head(tx, board).position, "next": page[-1]["id"] if more and page else None}
@@ -103,7 +120,7 @@ def runs(tx: Connection, board: str, task_id: str) -> dict[str, Any]:
 def board(tx: Connection, board: str) -> dict[str, Any]:
     """The board in columns: the cards of each status that has any, archived ones left out."""
     columns: dict[str, list[dict[str, Any]]] = {status: [] for status in STATUSES if status != "archived"}
-    for card in _cards(tx, board, CARDS.c.status != "archived", order=SORTS["priority"]):
+    for card in _cards(tx, board, CARDS.c.status != "archived", order=_order("priority")):
         columns[card["status"]].append(card)
     return {"columns": columns, "position": head(tx, board).position}
 
@@ -339,7 +356,15 @@ def _filters(
 
 
 def _behind(tx: Connection, board: str, after: str, sort: str) -> ColumnElement[bool]:
-    place = tx.execute(select(*SORTS[sort]).where(CARDS.c.board == board, CARDS.c.task == after)).one_or_none()
+    (first, larger_first), *rest = ((CARDS.c[name], larger) for name, larger in SORTS[sort])
+    others = [column for column, _ in rest]
+    query = select(first, *others).where(CARDS.c.board == board, CARDS.c.task == after)
+    place = tx.execute(query).one_or_none()
     if place is None:
         raise UnknownTask(after)
-    return tuple_(*SORTS[sort]) > tuple_(*place)
+    behind = first < place[0] if larger_first else first > place[0]
+    return or_(behind, and_(first == place[0], tuple_(*others) > tuple_(*place[1:])))
+
+
+def _order(sort: str) -> list[ColumnElement[Any]]:
+    return [CARDS.c[name].desc() if larger else CARDS.c[name] for name, larger in SORTS[sort]]

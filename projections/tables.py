@@ -89,7 +89,10 @@ _partial("tasks_liftable", tasks, "board", "hold_sticky", where="NOT hold_sticky
 CLAIMABLE = (
     "NOT archived AND outcome IS NULL AND run IS NULL AND hold_cause IS NULL AND lane <> 'triage' AND open_parents <= 0"
 )
-_partial("tasks_claimable", tasks, "board", "priority", "created_at", "task", where=CLAIMABLE)
+"""What an index can know of a claimable card (RULES §3); time is compared in the query."""
+_IN_ORDER = (tasks.c.board, tasks.c.priority.desc(), tasks.c.created_at, tasks.c.task)
+Index("tasks_claimable", *_IN_ORDER, sqlite_where=text(CLAIMABLE), postgresql_where=text(CLAIMABLE))
+Index("tasks_in_order", *_IN_ORDER)
 
 runs = Table(
     "runs",

@@ -265,7 +265,7 @@ def upgrade() -> None:
     op.create_index(
         "tasks_claimable",
         "tasks",
-        ["board", "priority", "created_at", "task"],
+        ["board", sa.text("priority DESC"), "created_at", "task"],
         unique=False,
         sqlite_where=sa.text(
             "NOT archived AND outcome IS NULL AND run IS NULL AND hold_cause IS NULL AND lane <> 'triage' AND open_parents <= 0"
@@ -273,6 +273,9 @@ def upgrade() -> None:
         postgresql_where=sa.text(
             "NOT archived AND outcome IS NULL AND run IS NULL AND hold_cause IS NULL AND lane <> 'triage' AND open_parents <= 0"
         ),
+    )
+    op.create_index(
+        "tasks_in_order", "tasks", ["board", sa.text("priority DESC"), "created_at", "task"], unique=False
     )
     op.create_index(
         "tasks_key",

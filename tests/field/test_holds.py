@@ -18,7 +18,7 @@ from tests.fleets import sh, until
 LOOKS = [
     ("list",), ("list", "--status", "blocked"), ("show", "CARD"), ("board",), ("why", "CARD"), ("why", "CARD", "held"),
     ("runs", "CARD"), ("stats",), ("events",), ("events", "CARD"), ("policy",), ("replay",), ("sweep", "--dry-run"),
-    ("config", "show"), ("db", "status"), ("doctor",), ("unblock", "CARD", "--dry-run"), ("prune", "--dry-run"),
+    ("config", "show"), ("db", "status"), ("unblock", "CARD", "--dry-run"),
     ("unblock", "--all", "--cause", "operator", "--dry-run"),
 ]  # fmt: skip
 
@@ -97,8 +97,7 @@ def test_a_card_that_is_born_blocked_stays_blocked(ledger, fleet):
     ledger.ok("list")
     position, before = ledger.position(), ledger.bytes()
     for look in LOOKS:
-        said = ledger(*(card if word == "CARD" else word for word in look))
-        assert said.code in {0, 1}, look  # doctor may find fault with this machine
+        ledger.ok(*(card if word == "CARD" else word for word in look))
         assert ledger.bytes() == before, look
     assert ledger.position() == position
     assert ledger.json("show", card)["task"]["status"] == "blocked"

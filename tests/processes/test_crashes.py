@@ -51,11 +51,10 @@ STAFF = {
     "silent": {"command": sh(MARK)},
     "throttled": done("exit 75"),
 }
+BEFORE = {"to lift": "thrice", "to tidy": "finisher", "to tidy too": "finisher"}
 RUNNING = {
-    "to lift": "thrice",
     "to book as failed": "flaky",
     "to book as done": "finisher",
-    "to tidy too": "finisher",
     "to stop": "sleeper",
     "to assign": "sleeper",
     "to archive": "sleeper",
@@ -65,7 +64,7 @@ RUNNING = {
     "left behind": "stubborn",
 }
 WAITING = {"to start": "finisher", "fails": "crasher", "says nothing": "silent", "has no quota": "throttled"}
-END = dict.fromkeys((*RUNNING, *WAITING, "a child"), "done") | {
+END = dict.fromkeys((*BEFORE, *RUNNING, *WAITING, "a child"), "done") | {
     "to archive": "archived",
     "to block": "blocked",
     "fails": "blocked",
@@ -134,16 +133,19 @@ def at_the_moment(fleet):
     fleet.staff(STAFF, max_running=40)
     cards = {"to lift": fleet.create("to lift", "thrice")}
     fleet.finish(cards["to lift"], "blocked")
+    cards |= {title: fleet.create(title, worker) for title, worker in BEFORE.items() if title not in cards}
+    fleet.sweep()
+    for title in ("to tidy", "to tidy too"):
+        until(lambda title=title: has_died(fleet, cards[title]))
     for title, worker in RUNNING.items():
-        limit = {"max_runtime": 300} if title == "to stop" else {}
-        cards[title] = cards.get(title) or fleet.create(title, worker, **limit)
+        cards[title] = fleet.create(title, worker, max_runtime=300 if title == "to stop" else None)
     fleet.sweep()
     until(lambda: all(effects(fleet)[card, 1] for card in cards.values()))
     _wish(fleet, cards)
     fleet.board.edit(cards["to lift"], max_retries=5)
     fleet.board.complete(cards["left behind"], "made it", lock=fleet.lock(cards["left behind"]))
     os.kill(fleet.workers(cards["to block"])[0], signal.SIGKILL)
-    for title in ("to book as failed", "to book as done", "to tidy too", "to block"):
+    for title in ("to book as failed", "to book as done", "to block"):
         until(lambda title=title: has_died(fleet, cards[title]))
     cards |= {title: fleet.create(title, worker) for title, worker in WAITING.items()}
     cards["a child"] = fleet.create("a child", "finisher", parents=[cards["to start"]])
@@ -283,7 +285,7 @@ def test_the_command_line_dies_and_recovers_alike(fleet):
 def test_a_sweep_that_dies_again_and_again_only_delays(fleet, zygote):
     """§7: a kill at each point in turn on one board, each tick taking up what the one before left."""
     fleet.staff(STAFF, max_running=40)
-    cards = [fleet.create(str(n), worker) for n, worker in enumerate(("finisher", "flaky", "thrice", "sleeper"))]
+    cards = [fleet.create(str(n), worker) for n, worker in enumerate(("finisher", "flaky", "flaky", "sleeper"))]
     for _ in range(2):
         for point in SWEEP_POINTS:
             zygote.run(fleet, "board.sweep(most=1)", failpoint=point)
@@ -390,7 +392,7 @@ def assert_recovered(fleet, card, *, evidence, code, ran):
 def test_a_worker_that_dies_before_its_verb_is_in_the_log_did_not_use_it(fleet):
     """§6: `ledger complete` killed before its commit: the run ends by its signal, and the work is done again."""
     dying = 'export LEDGER_FAILPOINT=before-verb-commit; [ $nth -gt 1 ] && unset LEDGER_FAILPOINT; exec "$LEDGER_BIN" '
-    fleet.staff({"w": {"command": sh(f"{MARK}{dying} complete --summary made-it")}})
+    fleet.staff({"w": {"command": sh(f"{MARK}{dying} complete \"$LEDGER_TASK\" made-it")}})
     card = fleet.create()
     fleet.finish(card)
     first, second = fleet.runs(card)
@@ -402,8 +404,8 @@ def test_a_worker_that_dies_before_its_verb_is_in_the_log_did_not_use_it(fleet):
 
 def test_a_worker_that_dies_after_its_verb_is_in_the_log_is_done(fleet):
     """§6: a worker that used its verb is done, however it exits; §8: said again it is no event and no error."""
-    dying = '(export LEDGER_FAILPOINT=after-verb-commit; exec "$LEDGER_BIN" complete --summary made-it); first=$?'
-    again = '"$LEDGER_BIN" complete --summary made-it; echo $first $? > "$LEDGER_HOME/said"; kill -9 $$'
+    dying = '(export LEDGER_FAILPOINT=after-verb-commit; exec "$LEDGER_BIN" complete \"$LEDGER_TASK\" made-it); first=$?'
+    again = '"$LEDGER_BIN" complete \"$LEDGER_TASK\" made-it; echo $first $? > "$LEDGER_HOME/said"; kill -9 $$'
     fleet.staff({"w": {"command": sh(f"{MARK}{dying}; {again}")}})
     card = fleet.create()
     fleet.sweep()

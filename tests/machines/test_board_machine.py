@@ -1,0 +1,19 @@
+"""The whole board under a state machine: whatever happens in whatever order, the log, the tables and the world agree."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+from tests.machines.board_machine import BoardMachine
+
+EXAMPLES = int(os.environ.get("LEDGER_MACHINE_EXAMPLES", "25"))
+
+
+class TestBoard(BoardMachine.TestCase):  # type: ignore[misc, name-defined]
+    """Run more with LEDGER_MACHINE_EXAMPLES=2000."""
+
+    settings = settings(
+        max_examples=EXAMPLES, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    )
