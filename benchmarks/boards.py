@@ -305,9 +305,12 @@ def twenty(number: int) -> list[list[Draft]]:
         words = [[progressed(run)] for run in (1, 2, 3)]
         violation = e.Violation(run=2, streak=1, limit=3, limit_source="policy")
         _SHARED.extend([
-            claimed(1), words[0] * 2, words[0], [exited(1, e.Outcome.CRASHED, 1)],
-            claimed(2), words[1] * 2, words[1], [exited(2, e.Outcome.CLEAN, 0), Draft.of("", violation, SWEEP)],
-            claimed(3), words[2] * 2, [completed(3)],
+            [*claimed(1), *words[0] * 3],
+            [exited(1, e.Outcome.CRASHED, 1)],
+            [*claimed(2), *words[1] * 3],
+            [exited(2, e.Outcome.CLEAN, 0), Draft.of("", violation, SWEEP)],
+            [*claimed(3), *words[2] * 2],
+            [completed(3)],
         ])  # fmt: skip
     return [[created(number), commented()], *_SHARED]
 

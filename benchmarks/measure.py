@@ -13,7 +13,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 SCALE: Final = float(os.environ.get("LEDGER_BENCH_SCALE", "1"))
 ROUNDS: Final = 7
@@ -23,6 +23,8 @@ cpu: Clock = time.process_time
 """User and system time of this process: where the row is about work and not about waiting for a disk."""
 Case = Callable[[], float | Mapping[str, float]]
 """Does its work once and answers seconds an operation: one figure, or several by name."""
+Side = Callable[[Any], tuple[float, float]]
+"""Does one operation on an item and answers its seconds on the wall, and of the processor."""
 Times = Mapping[str, Sequence[float]]
 
 
@@ -79,6 +81,49 @@ def rounds(cases: Mapping[str, Case], *, times: int = ROUNDS, warm: int = 1) -> 
             for part, seconds in (figures if isinstance(figures, Mapping) else {"": figures}).items():
                 found.setdefault(f"{name} {part}".strip(), []).append(seconds)
     return found
+
+
+def timed(work: Callable[[Any], object]) -> Side:
+    """*work* as a side: its seconds on the wall, and of the processor."""
+
+    def once(item: Any) -> tuple[float, float]:
+        busy, begun = cpu(), wall()
+        work(item)
+        return wall() - begun, cpu() - busy
+
+    return once
+
+
+class Duel:
+    """Operations of several sides by turns, one of each at a time, so that a disk's bad moment meets them all.
+
+    The figure of a round is its median operation: one sync in a hundred takes a hundred times as long as the others
+    when somebody else uses the disk, and a mean would tell of that alone.
+    """
+
+    def __init__(self) -> None:
+        self.times: dict[str, list[float]] = {}
+        self._round: dict[str, list[float]] = {}
+        self._turn = 0
+
+    def meet(self, what: str, sides: Mapping[str, Side], items: Mapping[str, Sequence[Any]]) -> None:
+        """Every side does its next item, until all are done; *items*: side → what it works on."""
+        names = list(sides)
+        for place in range(len(items[names[0]])):
+            self._turn += 1
+            first = self._turn % len(names)
+            for name in names[first:] + names[:first]:
+                seconds, busy = sides[name](items[name][place])
+                self._round.setdefault(f"{name} {what}", []).append(seconds)
+                self._round.setdefault(f"{name} {what} cpu", []).append(busy)
+
+    def end(self, *, warm: bool = False) -> None:
+        """The round is over; *warm*: forget it."""
+        for name, figures in self._round.items():
+            if not warm:
+                self.times.setdefault(name, []).append(statistics.median(figures))
+        self._round = {}
+        gc.collect()
 
 
 def faster(times: Times, case: str, baseline: str) -> list[float]:

@@ -19,7 +19,8 @@ from ledger.errors import InvalidInput, InvalidText, LedgerError
 
 if TYPE_CHECKING:
     from kanban.address import Address
-    from kanban.board import Answer, Board
+    from kanban.board import Board
+    from kanban.session import Answer
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import BigInteger, Connection, Engine, Integer, select
+from sqlalchemy import BigInteger, Connection, Engine, Integer, Table, select
 
 from ledger.database import reading
 from ledger.errors import LedgerError, StoreDamaged
@@ -24,8 +24,8 @@ def blamed(url: str, board: str, fault: Exception) -> StoreDamaged | None:
             found = _changed(engine, board)
         finally:
             engine.dispose()
-    except LedgerError as worse:
-        found = worse.message
+    except Exception as worse:  # noqa: BLE001 – a replay goes on to the end of whatever this program wrote
+        found = worse.message if isinstance(worse, LedgerError) else repr(worse)
     if found is None:
         return None
     said = f"a stored value cannot be read ({type(fault).__name__}): {found}"
@@ -42,7 +42,7 @@ def _changed(engine: Engine, board: str) -> str | None:
         return next((text for table in (tables.leases, tables.held, tables.sweeps) for text in _odd(tx, table)), None)
 
 
-def _odd(tx: Connection, table: tables.Table) -> list[str]:
+def _odd(tx: Connection, table: Table) -> list[str]:
     """Numbers of *table*, which no replay compares, that are none."""
     numbers = [column for column in table.columns if isinstance(column.type, BigInteger | Integer)]
     return [

@@ -10,19 +10,19 @@ from pathlib import Path
 from sqlalchemy import Engine, inspect
 
 from kanban.address import Address
-from kanban.board import operator
 from kanban.commands import Decision
 from kanban.config import TEMPLATE
 from kanban.desk import Desk
+from kanban.session import operator
 from kanban.worker.carrier import operators_only
 from ledger import ids
 from ledger.clock import Clock
-from ledger.database import connect, masked, reading, writing
+from ledger.database import connect, masked, writing
 from ledger.errors import InvalidInput, StoreExists
 from ledger.events import Actor, BoardCreated, PolicyChanged
 from ledger.recorded import Draft
 from ledger.store import board_names, create_board, head
-from ledger.upgrade import check_revision, revision, upgrade
+from ledger.upgrade import check_revision, looking, revision, upgrade
 from projections.policy import Policy
 
 DEFAULT = Policy()
@@ -88,7 +88,7 @@ def _found_store(engine: Engine, url: str) -> None:
     if revision(engine) is not None:
         check_revision(engine, url)
         return
-    with reading(engine) as tx:
+    with looking(engine) as tx:
         strangers = inspect(tx).get_table_names()
     if strangers:
         raise StoreExists(

@@ -26,13 +26,15 @@ from kanban.spawn import Children, Launched, Order, close_gate, launch, open_gat
 from kanban.workspaces import prepare
 from ledger.clock import Clock
 from ledger.database import savepoint
-from ledger.errors import StoreFault
+from ledger.errors import StoreBusy, StoreDamaged, StoreFault, StoreFull, StoreMissing, StoreReplaced
 from ledger.events import Actor, WorkerBound
 from ledger.recorded import Draft
 from projections import queries
 from projections.task import Task
 
 SPAWN_FAILED = 127
+_OF_THE_STORE = (StoreBusy, StoreDamaged, StoreFull, StoreMissing, StoreReplaced)
+"""Faults that are no card's: nothing more is started, and none of them is charged to a card."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +80,8 @@ def start(shop: Shop, claims: Iterable[Claim], children: Children, actor: Actor)
             reach("before-launch")
             try:
                 launched = launch(_order(shop, claim))
+            except _OF_THE_STORE:
+                raise
             except Exception as fault:  # noqa: BLE001 – whatever it is, it is this card's, and the others start
                 faults.append(Started(claim.task.id, claim.run, None, _witness(shop, claim, str(fault))))
                 continue

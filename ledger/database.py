@@ -13,6 +13,7 @@ import re
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -21,7 +22,16 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 from sqlalchemy.exc import DatabaseError as DriverError
 
-from ledger.errors import StoreBusy, StoreDamaged, StoreExists, StoreFault, StoreFull, StoreMissing, StoreUnsupported
+from ledger.errors import (
+    StoreBusy,
+    StoreDamaged,
+    StoreExists,
+    StoreFault,
+    StoreFull,
+    StoreMissing,
+    StoreReplaced,
+    StoreUnsupported,
+)
 from ledger.gate import gate
 
 BUSY_TIMEOUT: Final = 30
@@ -83,8 +93,9 @@ def connect(url: str, *, create: bool = False) -> Engine:
         )
     except NoSuchModuleError as fault:
         raise StoreUnsupported(f"{masked(url)}: {fault}") from None
-    event.listen(engine, "connect", _prepare)
-    event.listen(engine, "begin", _begin)
+    event.listen(engine, "do_connect", partial(_must_be_there, url, path))
+    event.listen(engine, "connect", partial(_prepare, path))
+    event.listen(engine, "begin", partial(_begin, url, path))
     return engine
 
 
@@ -135,6 +146,8 @@ def _translated() -> Iterator[None]:
         yield
     except DBAPIError as fault:
         raise _translate(fault, str(fault.orig)) from fault
+    except UnicodeDecodeError as fault:  # the driver's: in a text, or in what SQLite itself says of a broken schema
+        raise StoreDamaged(f"the store is damaged: {fault}", remedy="stop all writers and restore a copy") from fault
     except _driver.Error as fault:  # from the driver's own cursor: `ledger.prepared`
         raise _translate(fault, str(fault)) from fault
 
@@ -184,7 +197,14 @@ def _make_private(url: str, path: Path) -> None:
         raise StoreFull(f"{path}: {fault.strerror}", remedy="choose a folder that you can write to") from None
 
 
-def _prepare(dbapi: Any, _record: object) -> None:
+def _must_be_there(url: str, path: Path, *_connection: object) -> None:
+    """SQLite makes a file where none is: a store that was taken away would come back empty."""
+    if not path.exists():
+        raise StoreMissing(masked(url))
+
+
+def _prepare(path: Path, dbapi: Any, record: Any) -> None:
+    record.info["file"] = _file(path)
     dbapi.isolation_level = None  # we say BEGIN ourselves
     cursor = dbapi.cursor()
     for pragma in ("synchronous=FULL", "foreign_keys=ON", "cache_size=-16000"):
@@ -192,8 +212,27 @@ def _prepare(dbapi: Any, _record: object) -> None:
     cursor.close()
 
 
-def _begin(tx: Connection) -> None:
+def _begin(url: str, path: Path, tx: Connection) -> None:
+    _must_be_the_same(url, path, tx)
     immediate = tx.get_execution_options().get("immediate", False)
     if immediate and "journal" not in tx.info:  # at the first write only: opening must not change a foreign file
         tx.info["journal"] = tx.exec_driver_sql("PRAGMA journal_mode=WAL").scalar()
     tx.exec_driver_sql("BEGIN IMMEDIATE" if immediate else "BEGIN")
+
+
+def _must_be_the_same(url: str, path: Path, tx: Connection) -> None:
+    """A file that was removed or replaced under an open connection takes writes that nobody will ever read."""
+    found = _file(path)
+    if found is None:
+        raise StoreMissing(masked(url), "the file was removed while it was open")
+    if found != tx.info["file"]:
+        raise StoreReplaced(masked(url))
+
+
+def _file(path: Path) -> tuple[int, int] | None:
+    """Which file stands at *path*, or none."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino

@@ -18,6 +18,7 @@ LedgerError
     ├── StoreOutdated
     ├── StoreTooNew
     ├── StoreDamaged
+    ├── StoreReplaced
     ├── StoreBusy
     ├── StoreFull
     └── StoreUnsupported
@@ -160,6 +161,13 @@ class StoreTooNew(StoreFault):
 
 class StoreDamaged(StoreFault):
     """The database says that its file is not what it wrote."""
+
+
+class StoreReplaced(StoreFault):
+    """Another file stands where the store was opened: what is written to the old one would be lost."""
+
+    def __init__(self, url: str) -> None:
+        super().__init__(f"{url} was replaced while it was open", remedy="start this command again")
 
 
 class StoreBusy(StoreFault):

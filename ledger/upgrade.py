@@ -45,7 +45,7 @@ def check_revision(engine: Engine, url: str) -> None:
 
 def revision(engine: Engine) -> str | None:
     """The revision that the store's tables have, or none where there are none. Raises `StoreDamaged`."""
-    with _looking(engine) as tx:
+    with looking(engine) as tx:
         if not inspect(tx).has_table("alembic_version"):
             return None
         found = tx.execute(text("SELECT version_num FROM alembic_version")).scalar()
@@ -55,7 +55,7 @@ def revision(engine: Engine) -> str | None:
 
 
 @contextmanager
-def _looking(engine: Engine) -> Iterator[Connection]:
+def looking(engine: Engine) -> Iterator[Connection]:
     """One snapshot of what may be another program's: a write-ahead log beside it stays where it is."""
     path = Path(engine.url.database or "")
     log = Path(f"{path}-wal")

@@ -22,6 +22,7 @@ CODES = {
     "NotFound": 5, "UnknownBoard": 5, "UnknownTask": 5, "UnknownRun": 5,
     "NothingToDo": 6,
     "StoreFault": 8, "StoreMissing": 8, "StoreExists": 8, "StoreOutdated": 8, "StoreTooNew": 8, "StoreDamaged": 8,
+    "StoreReplaced": 8,
     "StoreBusy": 8, "StoreFull": 8, "StoreUnsupported": 8, "Unreadable": 8, "UnknownKind": 8, "NewerSchema": 8,
     "Paused": 9,
 }  # fmt: skip

@@ -181,7 +181,7 @@ def test_follow_ends_with_ctrl_c(ledger, monkeypatch, capsys):
         yield from ()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("kanban.board.follow", interrupted)
+    monkeypatch.setattr("kanban.questions.follow", interrupted)
     assert run(["events", "--follow", "--jsonl"]) == 130
 
 

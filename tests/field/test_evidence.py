@@ -189,13 +189,10 @@ def test_a_wall_clock_that_jumps_proves_nothing(fleet):
     card = fleet.create()
     fleet.sweep()
     fleet.in_scratch(card, "ready")
-    for jump in (1_800, -1_800, 86_400, -86_400):
+    for jump in (1_800, -1_800, -86_400, 86_400 + 1_800):
         fleet.clock.advance(jump)
         tick = fleet.sweep()
-        if jump < 20_000:
-            assert (tick.booked, tick.stopped, tick.live) == ([], [], 1)
-        if jump > 20_000:
-            break  # beyond the six hours of the run itself
+        assert (tick.booked, tick.stopped, tick.live) == ([], [], 1)
     assert len(fleet.members(card)) == 2
 
 
@@ -216,7 +213,8 @@ def test_the_evidence_of_another_run_is_none(fleet):
     fleet.staff({"w": {"command": sh('echo "[kanban-worker-exit] rc=0 run=7"; exec sleep 300')}})
     card = fleet.create()
     fleet.sweep()
-    until(lambda: "run=7" in (fleet.folder(card) / "log").read_text())
+    log = fleet.folder(card) / "log"
+    until(lambda: log.exists() and "run=7" in log.read_text())
     (fleet.folder(card) / "owner.json").write_text(json.dumps({"schema": 1, "task": card, "run": 7, "code": 0}))
     os.killpg(fleet.supervisor(card), signal.SIGKILL)
     run = fleet.ended(card)

@@ -32,7 +32,7 @@ def forge(fleet, card, *events):
 
 def examined(fleet):
     """What doctor says of waits."""
-    at = address_of(None, None, environ=fleet.environ, cwd=fleet.home)
+    at = address_of(None, None, actor=None, config=None, environ=fleet.environ, cwd=fleet.home)
     return [found for found in examine(at, clock=fleet.clock) if found.check == "waits"]
 
 

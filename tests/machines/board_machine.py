@@ -7,6 +7,7 @@ must hold after each of them stands in `checks`. Cards are chosen by number, mod
 from __future__ import annotations
 
 import shutil
+import sys
 import tempfile
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -21,8 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from sqlalchemy import event as events
 from sqlalchemy import select
 
-from kanban import board as boards
-from kanban import starting, sweep
+from kanban import failpoints
 from kanban.board import Board
 from kanban.config import Assignee, Config
 from kanban.desk import Desk
@@ -30,7 +30,7 @@ from kanban.founding import found
 from kanban.refusals import Forbidden, LostClaim, Refusal
 from ledger import ids
 from ledger.database import connect, reading
-from ledger.errors import InvalidInput
+from ledger.errors import InvalidInput, UnknownRun
 from ledger.events import Actor
 from projections import tables
 from tests import given
@@ -55,8 +55,8 @@ CONFIGS: Final = {
 }
 SLOTS: Final = {"a": "h1", "b": "h1", "c": "h2"}
 """The dispatchers: two on one host, which share its home, and one on another."""
-QUIET: Final = ("before-observe", "after-observe", "after-claim-commit", "after-signal", "before-launch", "after-launch",
-                "after-bind-commit", "after-first-gate")  # fmt: skip
+QUIET: Final = ("before-observe", "after-observe", "after-claim-commit", "after-first-signal", "after-signal",
+                "before-launch", "after-launch", "after-bind-commit", "after-first-gate")  # fmt: skip
 """The points of a tick at which no transaction is open: anybody may act there."""
 DEADLY: Final = (*QUIET, "before-apply-commit", "before-bind-commit", "within-a-write")
 POLICIES: Final = (
@@ -65,6 +65,9 @@ POLICIES: Final = (
     {"max_running": 1}, {"max_running": None}, {"max_running_per_assignee": 1}, {"max_running_per_assignee": None},
     {"progress_timeout": 50}, {"progress_timeout": None}, {"stop_grace": 1}, {"lease": 40}, {"max_runtime": 60},
 )  # fmt: skip
+
+MEMORY: Final = "/dev/shm" if Path("/dev/shm").is_dir() else None
+"""Where the stores lie: nothing here is about what a disk keeps."""
 
 CARD = st.integers(0, 5)
 DEATHS = st.sampled_from(
@@ -94,7 +97,7 @@ class BoardMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.root = Path(tempfile.mkdtemp(prefix="ledger-machine-"))
+        self.root = Path(tempfile.mkdtemp(prefix="ledger-machine-", dir=MEMORY))
         (self.root / "work").mkdir()
         (self.root / "ledger.db").write_bytes(template())
         self.url = f"sqlite:///{self.root}/ledger.db"
@@ -142,8 +145,9 @@ class BoardMachine(RuleBasedStateMachine):
 
         stack.enter_context(mock.patch.object(Desk, "write", written))
         stack.enter_context(mock.patch.object(Desk, "_append", appended))
-        for module in (boards, sweep, starting):
-            stack.enter_context(mock.patch.object(module, "reach", self._reached))
+        for name, module in list(sys.modules.items()):
+            if name.startswith("kanban.") and getattr(module, "reach", None) is failpoints.reach:
+                stack.enter_context(mock.patch.object(module, "reach", self._reached))
         stack.enter_context(mock.patch.object(ids, "task_id", self._minted))
         stack.enter_context(mock.patch("os.fsync", lambda _: None))
 
@@ -178,7 +182,7 @@ class BoardMachine(RuleBasedStateMachine):
         self.office.__dict__["host"] = self.air.host("h1")
         try:
             answer = act(self.office)
-        except (Refusal, InvalidInput) as refusal:
+        except (Refusal, InvalidInput, UnknownRun) as refusal:
             if self._position() != before:
                 assert isinstance(refusal, LostClaim) or type(refusal).__name__ == "Unmet", refusal
             return refusal
@@ -199,7 +203,7 @@ class BoardMachine(RuleBasedStateMachine):
         self.air.here = host
         self._abandoned_end_themselves(host)
         self._ids_are_fresh(board, host)
-        foretold = None
+        foretold, dead = None, {key for key in self.watch.open if not self.air.group(key)}
         if at is None:
             before = self._operational()
             foretold = told_by(board.sweep(dry_run=True, most=most))
@@ -221,7 +225,7 @@ class BoardMachine(RuleBasedStateMachine):
         if foretold is not None and tick.skipped is None:
             assert told_by(tick) == foretold, f"{told_by(tick)} was foretold as {foretold}"
             self._look()
-            self.watch.tick_owes(host, self.clock())
+            self.watch.tick_owes(host, self.clock(), dead)
 
     def _look(self) -> None:
         """Judge what came, and begin anew."""

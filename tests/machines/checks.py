@@ -267,13 +267,13 @@ class Watch:
 
     # What a tick owes
 
-    def tick_owes(self, host: str, now: int) -> None:
-        """After a tick of *host* that nothing disturbed: the dead are booked, the overdue asked, the living renewed."""
+    def tick_owes(self, host: str, now: int, dead: set[Key]) -> None:
+        """After a tick of *host* that nothing disturbed: the *dead* are booked, the drained asked, the living renewed."""
         now = max(now, self.now)
         for key, run in self.open.items():
             if key not in self.bound or self.hosts[key] != host:
                 continue
-            assert self.air.live(key, host) or key not in self.spawned, f"{key} is dead and was not booked"
+            assert key not in dead, f"{key} was dead and was not booked"
             drained = {scope for scope, drain in self.pauses.items() if drain}
             drained &= {("board", ""), ("assignee", run["worker"]), ("host", run["host"])}
             if drained:

@@ -1,78 +1,69 @@
-"""Claim, gate, lease, fence and sweepers as a model: each step is one atomic act of the code, and any may be the last.
+"""Claim, gate, lease, fence and sweepers as a model. Each step is one atomic act of the code, and any may be the last.
 
-    step                    the line of the code that it stands for (a test finds each)
-    ----------------------  -------------------------------------------------------------------------------------------
-    takes the lock          sweep._only_one: flock; a process that dies gives it back
-    looks                   sweep._observe: the store, then processes; what was seen is all that this tick knows of them
-    applies                 sweep._act, one transaction: settle books, renews; admit and _claim claim; nothing seen
-                            before the lock counts unless the run is still as it was
-    launches                starting.start: launch; the supervisor waits in supervise._Gate.opened
-    binds                   starting._bind, one transaction: may_bind, `worker_bound`
-    opens, shuts            starting._let_run: open_gate, close_gate; a dead claimer's gate shuts of itself
-    starts the command      supervise._supervise: command.start
-    gives up                supervise._supervise: not gate.opened
-    completes, asks for     workers._complete, _review, one transaction: proved, run.open, endings.ending
-      review, is refused
-    ends                    the process group is empty
-    its lease runs out      nothing renewed it; the supervisor then ends its group (RULES §7.4)
-    wishes                  wishes.wish, one transaction: acknowledged when it commits, granted by endings._grant
-    pauses                  operators._board: the pause is in force when it commits
+    step                        the line of the code that it stands for (`STANDS_FOR` has each; a test looks it up)
+    --------------------------  ---------------------------------------------------------------------------------------
+    takes the lock              sweep._only_one: flock, kept for the tick; whoever dies gives it back
+    looks                       sweep._observe: the open runs, then the processes; all that this tick knows of them
+    applies: books, claims      sweep._act: one transaction; what was seen counts only of a run that is still as it was
+    launches                    starting.start: launch; the supervisor stands in supervise._Gate.opened
+    binds                       starting._bind: one transaction; refused by may_bind if the run is over or the board paused
+    opens, shuts                starting._let_run: open_gate, close_gate; the gate of a dead claimer shuts of itself
+    starts the command          supervise._supervise: command.start
+    gives up                    supervise._supervise: not gate.opened
+    completes, asks for review  workers._complete, workers._review: one transaction; the run of that lock must be open
+    is refused                  workers._late: the run of that lock is over; the card does not change
+    wishes                      wishes.wish: one transaction, acknowledged once it commits; endings._grant does it
+    pauses                      operators._board: one transaction
+    claims by hand              claims.claim_by_hand: one transaction, after a look at processes (claims.ending_cards)
+    ends, dies, reboots,        accidents: processes may end at any step, so the sweep's signals need none of their own
+      leaves a stray
 
-Time is left out: what may happen after a while may happen at once. So a claim may be unbound "for too long" as soon as
-it is seen, and a lease may run out wherever no tick has renewed it. One thing is said of time: by the end of lease and
-grace a supervisor that lives has ended its group.
+Time is left out: what may happen after a while may happen at once. A claim is unbound "for too long" as soon as a tick
+sees it, and a lease may run out wherever no tick has renewed it. Only this is said of time: when lease and grace are
+over, a supervisor that lives has ended its group (RULES §7.4; on one host no lease is ever looked at).
 
-Left out: budgets, cooldowns, parents (see `tests/rules`), and signals, since a process may die at any step anyway.
+Left out: budgets, cooldowns, parents (`tests/rules` walks through them), caps, and all that only says why.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import product
 from typing import Final, NamedTuple
 
 STANDS_FOR: Final = {
     "takes the lock": ("kanban/sweep.py", "fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)"),
-    "looks": ("kanban/sweep.py", "seen = observe(watch.everyone(), self.shop.host, self.shop.home, ProcessTable"),
+    "looks": ("kanban/sweep.py", "seen = observe(watch.everyone(), self.shop.host,"),
     "applies": ("kanban/sweep.py", "with at_desk(self.shop.engine, self.shop.board, self.shop.clock) as desk:"),
-    "launches": ("kanban/starting.py", "launched = launch(_order(shop, claim))"),
-    "binds": ("kanban/starting.py", "if may_bind(desk, claim.task.id, claim.run, shop.host.id):"),
-    "opens": ("kanban/starting.py", "        open_gate(launched)\n"),
-    "shuts": ("kanban/starting.py", "    close_gate(launched)\n    return Started"),
+    "launches": ("kanban/starting.py", "launched = launch("),
+    "binds": ("kanban/starting.py", "if may_bind(desk, "),
+    "opens": ("kanban/starting.py", "open_gate(launched)"),
+    "shuts": ("kanban/starting.py", "    close_gate(launched)\n    return Started("),
     "starts the command": ("kanban/worker/supervise.py", "command.start(order.command)"),
-    "gives up": ("kanban/worker/supervise.py", "if not gate.opened(order.gate):\n            return _STOPPED"),
-    "completes": ("kanban/workers.py", "    if waiting:\n        return unmet_result(view, run, event, actor, waiting)\n"),
-    "asks for review": ("kanban/workers.py", "return _ended(view, run, event, actor) if run.open else _repeated("),
-    "is refused": ("kanban/workers.py", "    if not run.open:\n        return _late(view, run, event, actor)"),
+    "gives up": ("kanban/worker/supervise.py", "if not gate.opened(order.gate):"),
+    "completes": ("kanban/workers.py", "return _late(view, run, event, actor)\n    waiting = unmet("),
+    "asks for review": ("kanban/workers.py", "event = e.ReviewRequested("),
+    "is refused": ("kanban/workers.py", "return Decision((late,), lost(view, run, kept=True))"),
     "wishes": ("kanban/wishes.py", "return Decision((Draft.of(task.id, asked, actor),))"),
-    "pauses": ("kanban/operators.py", "return one(\"\", e.Paused("),
+    "pauses": ("kanban/operators.py", "e.Paused("),
+    "claims by hand": ("kanban/claims.py", "refuse(desk, task, worker, host.id, caps, ending=still_there)"),
 }
-"""Where each step stands in the code: a text that a file has once."""
+"""Where each step stands in the code: a text that its file has once."""
 
-NOTHING, WAITS, LET_RUN, SHUT_OUT, WORKS, LINGERS, ORPHAN, ORPHAN_LINGERS, DEAD = range(9)
-"""A run's processes: none; a supervisor at its gate, which is closed, opened, or shut; it and the command, which has
-or has not used its verb; the command without its supervisor, alike; none any more."""
-COMMANDS: Final = frozenset({WORKS, LINGERS, ORPHAN, ORPHAN_LINGERS})
-SUPERVISORS: Final = frozenset({WAITS, LET_RUN, SHUT_OUT, WORKS, LINGERS})
-ORPHANS: Final = {WORKS: ORPHAN, LINGERS: ORPHAN_LINGERS}
-
-FAULTS: Final = (
-    "gate",
-    "lock of its own",
-    "sight of death",
-    "second look",
-    "check at binding",
-    "fence of an ending",
-    "one transaction",
-    "watch of the lease",
-    "fresh look at a claim",
-)
-"""What a broken protocol may be without."""
+NOTHING, WAITS, LET_RUN, SHUT_OUT, WORKS, LINGERS, ORPHAN, LINGERING_ORPHAN, DEAD = range(9)
+"""The processes of a run: none yet; a supervisor at its gate, which is closed, opened or shut; the command as well,
+before and after it used its verb; the command without its supervisor, likewise; none any more."""
+COMMANDS: Final = frozenset({WORKS, LINGERS, ORPHAN, LINGERING_ORPHAN})
+AFTER_VERB: Final = {WORKS: LINGERS, ORPHAN: LINGERING_ORPHAN, DEAD: DEAD}
+WITHOUT_SUPERVISOR: Final = {
+    WAITS: DEAD, LET_RUN: DEAD, SHUT_OUT: DEAD, WORKS: ORPHAN, LINGERS: LINGERING_ORPHAN,
+}  # fmt: skip
 
 
 class Run(NamedTuple):
-    """A run: the sweeper that claimed it (-1: an operator, by hand), and how often an event has ended it."""
+    """A run: which of the sweepers claimed it, how often it was ended, and what is left of it."""
 
     by: int
     bound: bool = False
@@ -84,11 +75,11 @@ class Run(NamedTuple):
 
 
 PAST: Final = Run(0, bound=True, ends=1, process=DEAD)
-"""Every run that is over: it can do nothing more, so whose it was is forgotten."""
+"""A run that can do nothing more. Whose it was is forgotten."""
 
 
 class Card(NamedTuple):
-    """A card: its runs, oldest first, how it was closed, and whether an operator's wish was acknowledged."""
+    """A card: its runs, oldest first; whether it is done or archived; whether a wish was acknowledged and not granted."""
 
     runs: tuple[Run, ...] = ()
     closed: bool = False
@@ -96,11 +87,12 @@ class Card(NamedTuple):
 
     @property
     def open(self) -> bool:
+        """Whether its last run is."""
         return bool(self.runs) and not self.runs[-1].ends
 
 
 class Sweeper(NamedTuple):
-    """Where a sweeper stands in its tick; what it saw of each card's runs; the runs that it is starting."""
+    """Where a sweeper stands in its tick, what it saw of each card's runs, and the runs that it is starting."""
 
     at: str = "idle"
     seen: tuple[str, ...] = ()
@@ -108,7 +100,7 @@ class Sweeper(NamedTuple):
 
 
 class State(NamedTuple):
-    """Everything: cards, sweepers, acts and crashes that may still come, and what must never have happened."""
+    """The board, the sweepers, how many acts and crashes may still come, and what must not have happened and has."""
 
     cards: tuple[Card, ...]
     sweepers: tuple[Sweeper, ...]
@@ -118,23 +110,29 @@ class State(NamedTuple):
     wrong: str = ""
 
 
-Step = tuple[str, State]
 IDLE: Final = Sweeper()
+Step = tuple[str, State]
+Change = tuple[str, Card, int, str]
+"""What may become of a card by itself: what happens, the card then, what it costs of the crashes, what is wrong."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Protocol:
-    """The model. *hosts*: of each sweeper; *most*: claims of a tick; *without*: what of `FAULTS` is missing."""
+    """The model: the host of each sweeper, how many cards, runs of a card, acts of people, crashes, claims of a tick.
+
+    The last *hands* of the sweepers are people who claim by hand. *without*: what a broken protocol lacks.
+    """
 
     hosts: tuple[int, ...] = (0, 0)
-    cards: int = 2
+    cards: int = 1
     runs: int = 2
-    acts: int = 1
+    acts: int = 0
     crashes: int = 2
     most: int = 2
+    in_all: int = 9
+    hands: int = 0
     pauses: bool = False
     leases: bool = False
-    strays: bool = True
     without: str = ""
 
     def start(self) -> State:
@@ -143,250 +141,331 @@ class Protocol:
 
     def steps(self, state: State) -> Iterator[Step]:
         """Whatever may happen next."""
-        for sweeper in range(len(self.hosts)):
-            yield from self._ticks(state, sweeper)
+        for s in range(len(self.hosts)):
+            yield from self._ticks(state, s) if s < len(self.hosts) - self.hands else self._by_hand(state, s)
         for c, card in enumerate(state.cards):
-            for r, run in enumerate(card.runs):
-                if run is not PAST:
-                    yield from self._lives(state, c, r)
+            for what, then, cost, wrong in _alone(self, card):
+                if cost <= state.crashes:
+                    after = _with_card(state, c, then)
+                    yield f"{c}{what}", _spent(after, crashes=cost, wrong=wrong) if cost or wrong else after
             if state.acts and not card.closed:
-                yield self._wishes(state, c)
+                what, then = _wished(card)
+                yield f"operator {what} {c}", _spent(_with_card(state, c, then), acts=1)
         if state.acts and self.pauses and not state.paused:
-            yield "operator pauses", state._replace(acts=state.acts - 1, paused=True)
+            yield "operator pauses", _spent(state, acts=1)._replace(paused=True)
         if state.crashes:
-            yield from self._crashes(state._replace(crashes=state.crashes - 1))
+            yield from self._crashes(_spent(state, crashes=1))
 
     def alike(self, state: State) -> State:
-        """One state for all that differ only in which card, or which sweeper of a host, is called the first."""
-        if len(state.cards) == 2 and state.cards[1] < state.cards[0]:
-            state = state._replace(cards=state.cards[::-1], sweepers=tuple(_turned(each) for each in state.sweepers))
-        if state.sweepers[1] < state.sweepers[0]:
-            cards = tuple(
-                card._replace(runs=tuple(run if run is PAST else run._replace(by=1 - run.by) for run in card.runs))
-                for card in state.cards
-            )
-            state = state._replace(cards=cards, sweepers=state.sweepers[::-1])
-        return state
+        """One of all states that differ only in which card, or which sweeper, is called the first."""
+        cards, sweepers = state.cards, state.sweepers
+        if len(cards) > 1 and cards[1] < cards[0]:
+            cards, sweepers = cards[::-1], tuple(_turned(sweeper) for sweeper in sweepers)
+        if not self.hands and sweepers[1] < sweepers[0]:
+            cards, sweepers = tuple(_renamed(card) for card in cards), sweepers[::-1]
+        return State(cards, sweepers, *state[2:])
 
-    # A sweeper
+    # A tick
 
     def _ticks(self, state: State, s: int) -> Iterator[Step]:
         me = state.sweepers[s]
         match me.at:
             case "idle" if self.hosts.count(self.hosts[s]) == 1:
-                yield f"sweeper {s} takes the lock and looks", self._looked(state, s)
+                yield f"sweeper {s} takes the lock, looks", self._looked(state, s, "applies")
             case "idle":
-                if all(other.at == "idle" for other, host in zip(state.sweepers, self.hosts, strict=True) if host == self.hosts[s]):
-                    yield f"sweeper {s} takes the lock", _now(state, s, Sweeper("looks"))
+                if not self._locked(state, s):
+                    yield f"sweeper {s} takes the lock", _with_sweeper(state, s, Sweeper("looks"))
             case "looks":
-                yield f"sweeper {s} looks", self._looked(state, s)
+                yield f"sweeper {s} looks", self._looked(state, s, "applies")
             case "applies":
-                yield from self._applies(state, s)
+                yield from self._applies(state, s, me.seen)
             case "launches":
-                yield self._launches(state, s)
+                yield self._launches(state, s, me)
             case "binds":
-                yield f"sweeper {s} binds", self._binds(state, s)
+                yield f"sweeper {s} binds", self._binds(state, s, me)
             case _:
-                yield self._lets_run(state, s)
+                yield self._lets_run(state, s, me)
 
-    def _looked(self, state: State, s: int) -> State:
-        seen = tuple("".join(self._look(s, run) for run in card.runs) for card in state.cards)
-        return _now(state, s, Sweeper("applies", seen))
+    def _locked(self, state: State, s: int) -> bool:
+        others = [sweeper for sweeper, host in zip(state.sweepers, self.hosts, strict=True) if host == self.hosts[s]]
+        return self.without != "lock of the host" and any(other.at not in {"idle", "claims"} for other in others)
 
-    def _look(self, s: int, run: Run) -> str:
-        """`.` not its to judge, or over; `u` unbound: no process to look for; `g` its group is empty; `a` alive."""
-        if run is PAST or self.hosts[run.by] != self.hosts[s]:
-            return "."
-        if not run.bound:
-            return "." if run.ends else "u"
-        orphans = self.without == "sight of death" and run.process in {ORPHAN, ORPHAN_LINGERS}
-        return "g" if run.process in {NOTHING, DEAD} or orphans else "a"
+    def _looked(self, state: State, s: int, then: str) -> State:
+        return _with_sweeper(state, s, Sweeper(then, tuple(_seen(self, s, card) for card in state.cards)))
 
-    def _applies(self, state: State, s: int) -> Iterator[Step]:
-        seen = state.sweepers[s].seen
-        for settled in product(*(self._settles(s, card, saw) for card, saw in zip(state.cards, seen, strict=True))):
-            cards, claims = list(settled), []
-            for c, card in enumerate(settled):
-                if len(claims) < self.most and not state.paused and self._claimable(s, card, seen[c], state.cards[c]):
+    def _applies(self, state: State, s: int, seen: tuple[str, ...]) -> Iterator[Step]:
+        for settled in product(*(_settled(self, s, card, saw) for card, saw in zip(state.cards, seen, strict=True))):
+            told = [f" books {c}.{len(card.runs) - 1}" for c, (_, card, booked) in enumerate(settled) if booked]
+            cards, claims = [card for _, card, _ in settled], []
+            for c, card in enumerate(cards):
+                room = len(claims) < self.most and sum(len(card.runs) for card in cards) < self.in_all
+                if room and not state.paused and self._claimable(card, seen[c]):
                     cards[c] = card._replace(runs=(*card.runs, Run(s)))
                     claims.append((c, len(card.runs)))
+                    told.append(f" claims {c}.{len(card.runs)}")
             then = Sweeper("launches", (), tuple(claims)) if claims else IDLE
-            label = f"sweeper {s} applies{_told(state.cards, cards)}"
-            yield label, _now(state._replace(cards=tuple(cards)), s, then)
+            after = State(tuple(cards), state.sweepers, *state[2:])
+            yield f"sweeper {s} applies{':' * bool(told)}{','.join(told)}", _with_sweeper(after, s, then)
 
-    def _settles(self, s: int, card: Card, saw: str) -> Iterator[Card]:
-        """What step 1, 3 and 4 of the tick may make of the card's last run, and so of the card."""
-        last = len(card.runs) - 1
-        look = saw[last] if 0 <= last < len(saw) else ""
-        if look == "" or not (card.open or self.without == "second look"):
-            yield card
-            return
-        run = card.runs[-1]
-        if look == "a":
-            yield _with(card, last, leased=True)
-        elif look == "g":
-            yield _ended(card)
-        elif look == "u":
-            yield card
-            if not run.bound:
-                yield _ended(card)
-        else:
-            yield card
-            ended_itself = run.process not in {WORKS, LINGERS} or self.without == "watch of the lease"
-            if ended_itself and not (run.leased and self.leases):
-                yield _ended(card)
+    def _claimable(self, card: Card, saw: str) -> bool:
+        if self.without == "second look at a claim":
+            return "+" in saw and len(card.runs) < self.runs
+        free = not card.closed and not card.open and len(card.runs) < self.runs
+        return free and ("a" not in saw or self.without == "fence of an ending")
 
-    def _claimable(self, s: int, card: Card, saw: str, before: Card) -> bool:
-        if self.without == "fresh look at a claim":
-            card = before
-        if card.closed or card.open or len(card.runs) == self.runs:
-            return False
-        return "a" not in saw or self.without == "fence of an ending"
-
-    def _launches(self, state: State, s: int) -> Step:
-        me = state.sweepers[s]
+    def _launches(self, state: State, s: int, me: Sweeper) -> Step:
         c, r = next((c, r) for c, r in me.claims if state.cards[c].runs[r].process == NOTHING)
-        state = _run(state, c, r, process=WORKS if self.without == "gate" else WAITS)
+        state = _with_run(state, c, r, process=WORKS if self.without == "gate" else WAITS)
         left = any(state.cards[c].runs[r].process == NOTHING for c, r in me.claims)
-        return f"sweeper {s} launches {c}.{r}", state if left else _now(state, s, me._replace(at="binds"))
+        return f"sweeper {s} launches {c}.{r}", state if left else _with_sweeper(state, s, me._replace(at="binds"))
 
-    def _binds(self, state: State, s: int) -> State:
-        me = state.sweepers[s]
+    def _binds(self, state: State, s: int, me: Sweeper) -> State:
         for c, r in me.claims:
-            run = state.cards[c].runs[r]
-            if self.without == "check at binding" or (not run.ends and not state.paused):
-                state = _run(state, c, r, bound=True)
-                if run.ends or state.paused:
-                    state = state._replace(wrong="bound")
-        return _now(state, s, me._replace(at="opens"))
+            refused = bool(state.cards[c].runs[r].ends) or state.paused
+            if not refused or self.without == "check at binding":
+                state = _spent(_with_run(state, c, r, bound=True), wrong="bound too late" if refused else "")
+        return _with_sweeper(state, s, me._replace(at="opens"))
 
-    def _lets_run(self, state: State, s: int) -> Step:
-        me = state.sweepers[s]
+    def _lets_run(self, state: State, s: int, me: Sweeper) -> Step:
         (c, r), *others = me.claims
         run = state.cards[c].runs[r]
         if run.process == WAITS:
-            state = _run(state, c, r, process=LET_RUN if run.bound else SHUT_OUT)
+            state = _with_run(state, c, r, process=LET_RUN if run.bound else SHUT_OUT)
         then = me._replace(claims=tuple(others)) if others else IDLE
-        return f"sweeper {s} {'opens' if run.bound else 'shuts'} {c}.{r}", _now(state, s, then)
-
-    # A run's processes
-
-    def _lives(self, state: State, c: int, r: int) -> Iterator[Step]:
-        run = state.cards[c].runs[r]
-        name = f"{c}.{r}"
-        fresh = (run.leased if self.leases else not run.ends) or self.without == "watch of the lease"
-        match run.process:
-            case 2 if fresh:
-                yield f"{name} starts the command", _run(state, c, r, process=WORKS)
-            case 2 | 3:
-                yield f"{name} gives up", _run(state, c, r, process=DEAD)
-            case 4 | 6:
-                yield from self._speaks(state, c, r, name, process=LINGERS if run.process == WORKS else ORPHAN_LINGERS)
-                yield f"{name} ends", _run(state, c, r, process=DEAD)
-            case 5 | 7:
-                yield f"{name} ends", _run(state, c, r, process=DEAD)
-            case _:
-                pass
-        if run.stray:
-            yield from self._speaks(state, c, r, f"a stray of {name}", stray=False)
-        if run.leased and not run.ends and self.leases:
-            yield f"{name}: its lease runs out", _run(state, c, r, leased=False)
-
-    def _speaks(self, state: State, c: int, r: int, name: str, **then: int) -> Iterator[Step]:
-        """The worker uses a verb, with the lock that it was given."""
-        card = state.cards[c]
-        run, last = card.runs[r], card.runs[-1]
-        opens = not run.ends
-        if self.without == "lock of its own":
-            opens = card.open and last.by == run.by
-        if not opens:
-            yield f"{name} is refused", _run(state, c, r, **then)
-            return
-        ended = _ended(_with(card, r, **then))
-        wrong = state.wrong if r == len(card.runs) - 1 else "forged"
-        for verb, closed in (("completes", True), ("asks for review", ended.closed)):
-            yield f"{name} {verb}", _card(state, c, ended._replace(closed=closed))._replace(wrong=wrong)
+        return f"sweeper {s} {'opens' if run.bound else 'shuts'} {c}.{r}", _with_sweeper(state, s, then)
 
     # People and accidents
 
-    def _wishes(self, state: State, c: int) -> Step:
-        card = state.cards[c]
-        if card.open:
-            wished = _with(card, len(card.runs) - 1, wish=True)._replace(asked=True)
-        else:
-            wished = card._replace(closed=True)
-        verb = "wishes to archive" if card.open else "archives"
-        return f"operator {verb} {c}", _card(state, c, wished)._replace(acts=state.acts - 1)
+    def _by_hand(self, state: State, s: int) -> Iterator[Step]:
+        me = state.sweepers[s]
+        if me.at == "idle" and state.acts:
+            yield "person looks", self._looked(_spent(state, acts=1), s, "claims")
+        elif me.at == "claims":
+            state = _with_sweeper(state, s, IDLE)
+            for c, card in enumerate(state.cards):
+                if not state.paused and self._claimable(card, "") and not self._may_remain(card, me.seen[c]):
+                    run = Run(s, bound=True, process=WORKS)
+                    yield f"person claims by hand {c}", _with_card(state, c, card._replace(runs=(*card.runs, run)))
+
+    def _may_remain(self, card: Card, saw: str) -> bool:
+        """Whether processes of the card's ended run may be there: they are unless the look showed that they are not."""
+        if not card.runs or card.runs[-1] is PAST:
+            return False
+        last = saw[len(card.runs) - 1 :][:1]
+        return last == "a" if self.without == "look at open runs" else last != "g"
 
     def _crashes(self, state: State) -> Iterator[Step]:
         for s, me in enumerate(state.sweepers):
             if me.at != "idle":
-                yield f"sweeper {s} dies", _died(state, s)
-        for c, card in enumerate(state.cards):
-            for r, run in enumerate(card.runs):
-                if run.process in SUPERVISORS:
-                    left = ORPHANS.get(run.process, DEAD)
-                    yield f"the supervisor of {c}.{r} dies", _run(state, c, r, process=left)
-                if run.process == WORKS and self.strays:
-                    yield f"{c}.{r} ends and leaves a stray", _run(state, c, r, process=DEAD, stray=True)
+                yield f"sweeper {s} dies", _without_sweeper(state, s)
         for host in sorted(set(self.hosts)):
-            yield f"host {host} reboots", self._rebooted(state, host)
-
-    def _rebooted(self, state: State, host: int) -> State:
-        for s, of in enumerate(self.hosts):
-            if of == host:
-                state = _died(state, s)
-        for c, card in enumerate(state.cards):
-            for r, run in enumerate(card.runs):
-                if run is not PAST and self.hosts[run.by] == host and run.process != NOTHING:
-                    state = _run(state, c, r, process=DEAD, stray=False)
-        return state
+            then = state
+            for s in [s for s, of in enumerate(self.hosts) if of == host]:
+                then = _without_sweeper(then, s)
+            for c, card in enumerate(then.cards):
+                for r, run in enumerate(card.runs):
+                    if run is not PAST and self.hosts[run.by] == host and run.process != NOTHING:
+                        then = _with_run(then, c, r, process=DEAD, stray=False)
+            yield f"host {host} reboots", then
 
 
-def _died(state: State, s: int) -> State:
-    """The sweeper is gone, and with it its lock and its ends of all gates."""
-    for c, card in enumerate(state.cards):
-        for r, run in enumerate(card.runs):
-            if run is not PAST and run.by == s and run.process == WAITS:
-                state = _run(state, c, r, process=SHUT_OUT)
-    return _now(state, s, IDLE)
+# What happens to one card. Known once, for the same card and the same protocol.
+
+
+@cache
+def _seen(protocol: Protocol, s: int, card: Card) -> str:
+    """Of each run: `a` its group is alive; `g` it is gone; `u` unbound: none to look for; `.` not this host's, or over."""
+    looks = [_look(protocol, s, run) for run in card.runs]
+    if protocol.without == "second look at a claim" and protocol._claimable(card, "".join(looks) + "+"):
+        free = not card.closed and not card.open and "a" not in looks
+        looks += ["+"] * free
+    if protocol.without == "look at open runs" and s >= len(protocol.hosts) - protocol.hands:
+        looks = ["." if not run.ends else look for run, look in zip(card.runs, looks, strict=True)]
+    return "".join(looks)
+
+
+def _look(protocol: Protocol, s: int, run: Run) -> str:
+    if run is PAST or protocol.hosts[run.by] != protocol.hosts[s]:
+        return "."
+    if not run.bound:
+        return "." if run.ends else "u"
+    leaderless = run.process in {ORPHAN, LINGERING_ORPHAN}
+    return "g" if run.process == DEAD or (leaderless and protocol.without == "sight of death") else "a"
+
+
+@cache
+def _settled(protocol: Protocol, s: int, card: Card, saw: str) -> tuple[tuple[str, Card, bool], ...]:
+    """What a tick may make of the card's last run: left or renewed, or booked."""
+    last = len(card.runs) - 1
+    look = saw[last] if 0 <= last < len(saw) else ""
+    stays, booked = ("stays", card, False), ("ends", _ended(card), True) if card.runs else None
+    if booked is None or look in {"", "+"} or not (card.open or protocol.without == "second look"):
+        return (stays,)
+    run = card.runs[-1]
+    match look:
+        case "a":
+            return (("renewed", _changed(card, last, leased=True), False),)
+        case "g":
+            return (booked,)
+        case "u":
+            return (stays, booked) if not run.bound else (stays,)
+        case _:
+            lives = run.process in {WORKS, LINGERS} and protocol.without != "watch of the lease"
+            other = protocol.hosts[run.by] != protocol.hosts[s]
+            return (stays, booked) if other and not lives and not (run.leased and protocol.leases) else (stays,)
+
+
+@cache
+def _alone(protocol: Protocol, card: Card) -> tuple[Change, ...]:
+    """Whatever the processes of the card's runs may do next, or suffer."""
+    found: list[Change] = []
+    for r, run in enumerate(card.runs):
+        found += _of_processes(protocol, card, r, run)
+        if protocol.leases and run.leased and not run.ends:
+            found.append((f".{r}'s lease runs out", _changed(card, r, leased=False), 0, ""))
+        if run.process in WITHOUT_SUPERVISOR and run.by < len(protocol.hosts) - protocol.hands:
+            left = WITHOUT_SUPERVISOR[run.process]
+            found.append((f".{r}'s supervisor dies", _changed(card, r, process=left), 1, ""))
+        if run.process == WORKS:
+            found.append((f".{r} ends and leaves a stray", _changed(card, r, process=DEAD, stray=True), 1, ""))
+    return tuple(found)
+
+
+def _of_processes(protocol: Protocol, card: Card, r: int, run: Run) -> Iterator[Change]:
+    watched = protocol.without != "watch of the lease"
+    out = (not run.leased if protocol.leases else bool(run.ends)) and watched
+    if run.process == LET_RUN and not out:
+        yield f".{r} starts the command", _changed(card, r, process=WORKS), 0, ""
+    if run.process == SHUT_OUT or (run.process == LET_RUN and out):
+        yield f".{r} gives up", _changed(card, r, process=DEAD), 0, ""
+    if run.process in COMMANDS:
+        yield f".{r} ends", _changed(card, r, process=DEAD), 0, ""
+    if run.process in {WORKS, ORPHAN}:
+        by_hand = run.by >= len(protocol.hosts) - protocol.hands
+        yield from _speaks(protocol, card, r, "", process=DEAD if by_hand else AFTER_VERB[run.process])
+    if run.stray:
+        yield from _speaks(protocol, card, r, "'s stray", stray=False)
+
+
+def _speaks(protocol: Protocol, card: Card, r: int, who: str, **then: int) -> Iterator[Change]:
+    """The worker of run *r* uses a verb with the lock that it was given."""
+    run, last = card.runs[r], card.runs[-1]
+    shared = protocol.without == "lock of its own" and card.open and last.by == run.by
+    if run.ends and not shared:
+        yield f".{r}{who} is refused", _changed(card, r, **then), 0, ""
+        return
+    wrong = "" if not run.ends else "a stale lock opened"
+    spoken = _changed(card, r, **then)
+    ended = _changed(spoken, len(card.runs) - 1, ends=1, wish=False) if protocol.without == "wish at a verb" else _ended(spoken)
+    yield f".{r}{who} completes", ended._replace(closed=True), 0, wrong
+    yield f".{r}{who} asks for review", ended, 0, wrong
+
+
+@cache
+def _wished(card: Card) -> tuple[str, Card]:
+    """An operator wants the card archived."""
+    if not card.open:
+        return "archives", card._replace(closed=True)
+    return "wishes to archive", _changed(card, len(card.runs) - 1, wish=True)._replace(asked=True)
 
 
 def _ended(card: Card) -> Card:
-    """An event ends the card's last run and grants its wish, in one append."""
+    """An event ends the card's last run, and grants its wish in the same append."""
     run = card.runs[-1]
-    ended = _with(card, len(card.runs) - 1, ends=run.ends + 1, wish=False)
+    ended = _changed(card, len(card.runs) - 1, ends=run.ends + 1, wish=False)
     return ended._replace(closed=True, asked=False) if run.wish else ended
 
 
-def _with(card: Card, r: int, **changes: int) -> Card:
+def _changed(card: Card, r: int, **changes: int) -> Card:
     run = card.runs[r]._replace(**changes)
     if run.ends == 1 and run.process == DEAD and not run.stray:
         run = PAST
     return card._replace(runs=(*card.runs[:r], run, *card.runs[r + 1 :]))
 
 
-def _run(state: State, c: int, r: int, **changes: int) -> State:
-    return _card(state, c, _with(state.cards[c], r, **changes))
+@cache
+def _renamed(card: Card) -> Card:
+    return card._replace(runs=tuple(run if run is PAST else run._replace(by=1 - run.by) for run in card.runs))
 
 
-def _card(state: State, c: int, card: Card) -> State:
-    return state._replace(cards=(*state.cards[:c], card, *state.cards[c + 1 :]))
+# What happens to the state
 
 
-def _now(state: State, s: int, sweeper: Sweeper) -> State:
-    return state._replace(sweepers=(*state.sweepers[:s], sweeper, *state.sweepers[s + 1 :]))
+def _with_card(state: State, c: int, card: Card) -> State:
+    return State((*state.cards[:c], card, *state.cards[c + 1 :]), *state[1:])
+
+
+def _with_run(state: State, c: int, r: int, **changes: int) -> State:
+    return _with_card(state, c, _changed(state.cards[c], r, **changes))
+
+
+def _with_sweeper(state: State, s: int, sweeper: Sweeper) -> State:
+    return State(state.cards, (*state.sweepers[:s], sweeper, *state.sweepers[s + 1 :]), *state[2:])
+
+
+def _without_sweeper(state: State, s: int) -> State:
+    """It is gone, and with it its lock and its ends of all gates."""
+    for c, card in enumerate(state.cards):
+        for r, run in enumerate(card.runs):
+            if run.by == s and run.process == WAITS:
+                state = _with_run(state, c, r, process=SHUT_OUT)
+    return _with_sweeper(state, s, IDLE)
+
+
+def _spent(state: State, *, acts: int = 0, crashes: int = 0, wrong: str = "") -> State:
+    left = state.acts - acts, state.crashes - crashes
+    return State(state.cards, state.sweepers, *left, state.paused, state.wrong or wrong)
 
 
 def _turned(sweeper: Sweeper) -> Sweeper:
-    claims = tuple((1 - c, r) for c, r in sweeper.claims)
-    return sweeper._replace(seen=sweeper.seen[::-1], claims=claims)
+    if sweeper is IDLE:
+        return IDLE
+    return Sweeper(sweeper.at, sweeper.seen[::-1], tuple((1 - c, r) for c, r in sweeper.claims))
 
 
-def _told(before: tuple[Card, ...], after: list[Card]) -> str:
-    """What an apply came to, for its label."""
-    said = []
-    for c, (was, now) in enumerate(zip(before, after, strict=True)):
-        booked = sum(run.ends for run in now.runs) - sum(run.ends for run in was.runs)
-        said += [f" books {c}.{len(was.runs) - 1}"] * booked + [f" claims {c}.{len(was.runs)}"] * (len(now.runs) > len(was.runs))
-    return ":" + ",".join(said) if said else ""
+# What must hold of every state
+
+
+def one_worker_a_card(protocol: Protocol, state: State) -> bool:
+    """Never two live commands of a card on a host. On two hosts the older one has used its verb or lost its supervisor.
+
+    RULES §7.7 keeps an ended run's card from its own host only, and only a supervisor watches the lease: there the
+    lock is the fence.
+    """
+    for card in state.cards:
+        live = [run for run in card.runs if run.process in COMMANDS]
+        if len(live) > 1 and (
+            len({protocol.hosts[run.by] for run in live}) < len(live) or any(run.process == WORKS for run in live[:-1])
+        ):
+            return False
+    return True
+
+
+def no_wish_is_lost(_protocol: Protocol, state: State) -> bool:
+    """A wish that was acknowledged is granted with the end of its run, and stands on an open run until then."""
+    return all(not card.asked or (card.open and card.runs[-1].wish) for card in state.cards)
+
+
+def a_run_ends_once(_protocol: Protocol, state: State) -> bool:
+    """At most once, and only the last run of a card is open. That it can end is asked of the whole model."""
+    return all(run.ends <= (1 if run is card.runs[-1] else 1) and (run.ends or run is card.runs[-1]) for card in state.cards for run in card.runs)
+
+
+def never_bound_never_ran(_protocol: Protocol, state: State) -> bool:
+    """No command lives for a run that was not bound; none is bound once its run is over or the board is paused."""
+    bound = all(run.bound or run.process not in COMMANDS for card in state.cards for run in card.runs)
+    return bound and state.wrong != "bound too late"
+
+
+def a_stale_lock_opens_nothing(_protocol: Protocol, state: State) -> bool:
+    """A verb with the lock of a run that is over changes no card."""
+    return state.wrong != "a stale lock opened"
+
+
+RULES: Final = (
+    one_worker_a_card,
+    no_wish_is_lost,
+    a_run_ends_once,
+    never_bound_never_ran,
+    a_stale_lock_opens_nothing,
+)

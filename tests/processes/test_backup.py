@@ -435,6 +435,17 @@ def test_a_truncated_copy_is_refused(fleet, copy):
         assert_refused(fleet, copy, CopyUnsound, "is no sound copy", force=True)
 
 
+def test_a_copy_with_a_broken_index_is_refused(fleet, copy):
+    """No fold reads it; SQLite's own check does."""
+    with closing(sqlite3.connect(copy)) as reader:
+        root = reader.execute("SELECT rootpage FROM sqlite_master WHERE name = 'tasks_key'").fetchone()[0]
+        size = reader.execute("PRAGMA page_size").fetchone()[0]
+    with copy.open("r+b") as file:
+        file.seek((root - 1) * size)
+        file.write(b"\xff" * 64)
+    assert_refused(fleet, copy, CopyUnsound, "is no sound copy: ", force=True)
+
+
 def test_an_empty_file_and_a_text_are_no_copies(fleet):
     """Named as what they are."""
     file = fleet.home / "notes.txt"
@@ -584,8 +595,9 @@ def test_a_store_open_in_a_process_that_cannot_be_looked_into_is_not_replaced(fl
         assert standing(fleet) == before
 
 
-def test_a_restore_waits_for_a_writer_at_the_gate(fleet, copy):
-    """A transaction that has begun is not cut off."""
+def test_a_restore_waits_for_a_writer_at_the_gate(fleet, copy, monkeypatch):
+    """A transaction that has begun is not cut off, not even by a forced one."""
+    monkeypatch.setattr("ledger.copies._PATIENCE", 0.0)
     writer = fleet.outside(
         "from ledger.database import writing\nwith writing(board.engine):\n"
         "    print('in', flush=True)\n    sys.stdin.readline()\nboard.close()\nprint('out', flush=True)"
@@ -649,6 +661,22 @@ def test_a_restore_killed_at_any_step_leaves_a_whole_store(fleet, copy, step):
     put(fleet, copy, force=True)
     assert position(fleet) == 5
     assert verify(fleet.home / "ledger.db.before-6").heads[BOARD].position == 6
+
+
+def test_there_is_a_store_at_every_moment(fleet, copy, monkeypatch):
+    """A command that came in between would find none, and somebody would found a new one."""
+    fleet.create("later")
+    there, replaced, store = [], Path.replace, fleet.home / "ledger.db"
+
+    def watched(path, target):
+        there.append(store.exists())
+        replaced(path, target)
+        there.append(store.exists())
+
+    monkeypatch.setattr(Path, "replace", watched)
+    put(fleet, copy, force=True)
+    assert there
+    assert all(there)
 
 
 def test_a_store_behind_a_link_is_replaced_where_it_lies(fleet, copy, tmp_path):

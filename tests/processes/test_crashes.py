@@ -21,7 +21,6 @@ import kanban
 import kanban.starting
 from kanban.failpoints import POINTS
 from ledger.events import ENDINGS
-from ledger.ids import lock_hash
 from projections import tables
 from tests import fleets
 from tests.fleets import sh, until
@@ -176,6 +175,7 @@ def to_the_end(fleet, cards):
         return at == END and limited and (last.live, last.present) == (0, 0)
 
     until(over)
+    fleet.sweep()
 
 
 @dataclass
@@ -216,7 +216,7 @@ def history(fleet, cards):
         },
         {title: [(e.kind, e.outcome) for run, e in ends.items() if run[0] == card and run not in unrun]
          for title, card in cards.items()},
-        {title: fleet.counters(card) for title, card in cards.items()},
+        {title: (*fleet.counters(card), fleet.card(card)["runs_used"]) for title, card in cards.items()},
         Counter(titles[card] for card, _ in unrun),
         {
             title: [e.words for e in events if e.task == card and e.kind in {"completed", "blocked", "archived"}]
@@ -245,9 +245,9 @@ def test_the_moment_has_something_of_everything(undisturbed):
     assert undisturbed.ends["to assign"] == [("exited", "interrupted"), ("completed", "ok")]
     assert undisturbed.ends["to lift"] == [("exited", "crashed")] * 2 + [("completed", "ok")]
     assert undisturbed.kinds["to lift"]["unblocked"] == undisturbed.kinds["to assign"]["assigned"] == 1
-    assert undisturbed.counters["fails"] == (2, 0, 2, 0)
-    assert undisturbed.counters["says nothing"] == (0, 3, 3, 0)
-    assert undisturbed.counters["has no quota"] == (0, 0, 0, 1)
+    assert undisturbed.counters["fails"] == (2, 0, 2, 0, 2)
+    assert undisturbed.counters["says nothing"] == (0, 3, 3, 0, 3)
+    assert undisturbed.counters["has no quota"] == (0, 0, 0, 1, 1)
 
 
 @pytest.mark.parametrize("point", SWEEP_POINTS)
@@ -258,9 +258,10 @@ def test_a_sweep_that_is_killed_loses_nothing_and_does_nothing_twice(fleet, zygo
     to_the_end(fleet, cards)
     found = history(fleet, cards)
     assert (found.kinds, found.ends, found.words) == (undisturbed.kinds, undisturbed.ends, undisturbed.words)
-    for title, (failures, streak, spent, neutral) in undisturbed.counters.items():
-        in_a_row = found.unrun[title] if neutral else 0
-        assert (title, found.counters[title]) == (title, (failures, streak, spent, neutral + in_a_row))
+    for title, (failures, streak, spent, neutral, runs) in undisturbed.counters.items():
+        unrun = found.unrun[title] if runs else 0
+        expected = (failures, streak, spent, neutral + (unrun if neutral else 0), runs + unrun)
+        assert (title, found.counters[title]) == (title, expected)
     assert set(found.unrun) <= {"to lift", "to book as failed", *WAITING}
     assert _rows(fleet, tables.leases) == []
     needed = {cards[title] for title, status in END.items() if status in {"blocked", "ready"}}
@@ -272,10 +273,10 @@ def test_the_command_line_dies_and_recovers_alike(fleet):
     fleet.staff({"finisher": STAFF["finisher"]})
     card = fleet.create(assignee="finisher")
     command = [str(Path(sys.executable).parent / "ledger"), "sweep"]
-    killed = subprocess.run(command, env=fleet.environ | {"LEDGER_FAILPOINT": "after-bind-commit"}, cwd=fleet.home)
-    assert killed.returncode == -signal.SIGKILL
+    dying = fleet.environ | {"LEDGER_FAILPOINT": "after-bind-commit"}
+    assert subprocess.run(command, env=dying, cwd=fleet.home, check=False).returncode == -signal.SIGKILL
     until(lambda: has_died(fleet, card))
-    assert subprocess.run(command, env=fleet.environ, cwd=fleet.home, capture_output=True).returncode == 0
+    subprocess.run(command, env=fleet.environ, cwd=fleet.home, capture_output=True, check=True)
     until(lambda: effects(fleet))
     fleet.finish(card)
     assert fleet.kinds(card) == ["created", "claimed", "worker_bound", "exited", "claimed", "worker_bound", "completed"]
@@ -285,16 +286,13 @@ def test_the_command_line_dies_and_recovers_alike(fleet):
 def test_a_sweep_that_dies_again_and_again_only_delays(fleet, zygote):
     """§7: a kill at each point in turn on one board, each tick taking up what the one before left."""
     fleet.staff(STAFF, max_running=40)
-    cards = [fleet.create(str(n), worker) for n, worker in enumerate(("finisher", "flaky", "flaky", "sleeper"))]
+    fleet.board.set_policy(cooldown=1)
+    cards = [fleet.create(str(n), worker) for n, worker in enumerate(("finisher", "flaky", "flaky", "finisher"))]
     for _ in range(2):
         for point in SWEEP_POINTS:
             zygote.run(fleet, "board.sweep(most=1)", failpoint=point)
             fleet.clock.advance(31)
-    for pid in [pid for card in cards if fleet.events(card, "worker_bound") for pid in fleet.members(card)]:
-        os.kill(pid, signal.SIGTERM)
-    fleet.clock.advance(4000)
-    ticks = fleet.sweep_until(lambda: all(fleet.card(card)["status"] == "done" for card in cards))
-    assert ticks
+    fleet.sweep_until(lambda: all(fleet.card(card)["status"] == "done" for card in cards))
     assert set(effects(fleet).values()) == {1}
     claimed = Counter((e.task, e.run) for e in fleet.board.events() if e.kind == "claimed")
     assert set(claimed.values()) == {1}
@@ -391,8 +389,8 @@ def assert_recovered(fleet, card, *, evidence, code, ran):
 
 def test_a_worker_that_dies_before_its_verb_is_in_the_log_did_not_use_it(fleet):
     """§6: `ledger complete` killed before its commit: the run ends by its signal, and the work is done again."""
-    dying = 'export LEDGER_FAILPOINT=before-verb-commit; [ $nth -gt 1 ] && unset LEDGER_FAILPOINT; exec "$LEDGER_BIN" '
-    fleet.staff({"w": {"command": sh(f"{MARK}{dying} complete \"$LEDGER_TASK\" made-it")}})
+    dying = 'export LEDGER_FAILPOINT=before-verb-commit; [ $nth -gt 1 ] && unset LEDGER_FAILPOINT; exec "$LEDGER_BIN"'
+    fleet.staff({"w": {"command": sh(f'{MARK}{dying} complete "$LEDGER_TASK" made-it')}})
     card = fleet.create()
     fleet.finish(card)
     first, second = fleet.runs(card)
@@ -404,8 +402,8 @@ def test_a_worker_that_dies_before_its_verb_is_in_the_log_did_not_use_it(fleet):
 
 def test_a_worker_that_dies_after_its_verb_is_in_the_log_is_done(fleet):
     """§6: a worker that used its verb is done, however it exits; §8: said again it is no event and no error."""
-    dying = '(export LEDGER_FAILPOINT=after-verb-commit; exec "$LEDGER_BIN" complete \"$LEDGER_TASK\" made-it); first=$?'
-    again = '"$LEDGER_BIN" complete \"$LEDGER_TASK\" made-it; echo $first $? > "$LEDGER_HOME/said"; kill -9 $$'
+    dying = '(export LEDGER_FAILPOINT=after-verb-commit; exec "$LEDGER_BIN" complete "$LEDGER_TASK" made-it); first=$?'
+    again = '"$LEDGER_BIN" complete "$LEDGER_TASK" made-it; echo $first $? > "$LEDGER_HOME/said"; kill -9 $$'
     fleet.staff({"w": {"command": sh(f"{MARK}{dying}; {again}")}})
     card = fleet.create()
     fleet.sweep()

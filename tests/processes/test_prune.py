@@ -247,8 +247,9 @@ def test_a_card_with_a_process_that_left_its_group_stays(fleet):
     assert "a process of the card may still be there" in pruned(fleet).notes[0]
 
 
-def test_a_card_with_a_live_group_stays(fleet):
-    """Although its lease row is lost."""
+def test_a_card_with_a_live_group_stays(fleet, monkeypatch):
+    """Although its lease row is lost, and its environment cannot be read."""
+    monkeypatch.setitem(prune.__globals__, "carriers", lambda _: ())
     fleet.staff({"w": {"command": sh("exec sleep 300")}})
     card = fleet.create()
     fleet.sweep()

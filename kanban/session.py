@@ -1,0 +1,194 @@
+"""A board of a store, opened: where store, clock, host, configuration and actor meet (the composition root)."""
+
+from __future__ import annotations
+
+import getpass
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from sqlalchemy import Engine
+
+from kanban import commands as c
+from kanban.address import Address, address_of
+from kanban.config import Loaded
+from kanban.decide import decide
+from kanban.desk import Desk, again, at_desk, looking
+from kanban.failpoints import reach
+from kanban.hosts import Host, this_host
+from kanban.worker.carrier import own_claim
+from ledger.clock import Clock, system_clock
+from ledger.events import Actor
+from ledger.store import by_command
+from ledger.upgrade import open_store
+from projections import queries
+from projections.settings import Settings
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a command came to: the card (empty for the board's own), whether anything changed, and what to be told."""
+
+    task: dict[str, Any]
+    changed: bool
+    position: int
+    replayed: bool = False
+    notes: tuple[str, ...] = ()
+
+
+class Session:
+    """One board, opened by somebody: what every verb and every question stands on."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        name: str,
+        *,
+        url: str,
+        home: Path,
+        loaded: Loaded,
+        clock: Clock,
+        environ: Mapping[str, str],
+    ) -> None:
+        self.engine = engine
+        self.name = name
+        self.url = url
+        self.home = home
+        self.loaded = loaded
+        self.clock = clock
+        self.environ = environ
+
+    @classmethod
+    def open(
+        cls,
+        url: str | None = None,
+        name: str | None = None,
+        *,
+        actor: str | None = None,
+        config: Path | None = None,
+        environ: Mapping[str, str] = os.environ,
+        cwd: Path | None = None,
+        clock: Clock = system_clock,
+    ) -> Self:
+        """The board *name* of the store at *url*; both default to flags, environment and configuration.
+
+        Raises `StoreMissing` and its kin (it never creates anything), `UnknownBoard`, `ConfigFault`.
+        """
+        at = address_of(url, name, actor=actor, config=config, environ=environ, cwd=cwd)
+        return cls.at(at, environ=environ, clock=clock)
+
+    @classmethod
+    def at(cls, at: Address, *, environ: Mapping[str, str] = os.environ, clock: Clock = system_clock) -> Self:
+        """The board at an address that is known already; raises as `open` does."""
+        engine = open_store(at.url)
+        board = cls(engine, at.board, url=at.url, home=at.home, loaded=at.loaded, clock=clock, environ=environ)
+        with board._closing_on_fault(), board.look() as desk:
+            desk.settings  # noqa: B018 – the board must be there
+        return board
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let the store go."""
+        self.engine.dispose()
+
+    def do(self, command: Any, *, command_id: str | None = None) -> Answer:
+        """Decide and append *command* inside the board's lock. A *command_id* seen before gets its first answer."""
+        answer, refusal = again(lambda: self._once(command, command_id))
+        if refusal is not None:
+            raise refusal
+        return answer  # type: ignore[no-any-return]  # `again` is untyped on purpose
+
+    def _once(self, command: Any, command_id: str | None) -> tuple[Answer, Exception | None]:
+        with at_desk(self.engine, self.name, self.clock) as desk:
+            earlier = None if command_id is None else by_command(desk.tx, self.name, command_id)
+            if earlier is not None:
+                return self._answer(desk, earlier.task, changed=False, replayed=True), None
+            decision = self._decided(desk, command)
+            recorded = desk.write(decision, command_id=command_id)
+            reach("before-verb-commit")
+            task = decision.replayed or str(getattr(command, "task", ""))
+            answer = self._answer(
+                desk, task, changed=bool(recorded), replayed=decision.replayed is not None, notes=decision.notes
+            )
+        reach("after-verb-commit")
+        return answer, decision.refusal
+
+    def _decided(self, desk: Desk, command: Any) -> c.Decision:
+        return decide(desk, command, self.actor, self.own)
+
+    def foresee(self, command: Any) -> list[dict[str, str]]:
+        """The events that *command* would append now, as `{"task", "kind"}`; nothing is written."""
+        with self.look() as desk:
+            decision = self._decided(desk, command)
+            if decision.refusal is not None:
+                raise decision.refusal
+            return [{"task": draft.task, "kind": draft.kind} for draft in decision.drafts]
+
+    def _answer(
+        self, desk: Desk, task: str, *, changed: bool, replayed: bool = False, notes: tuple[str, ...] = ()
+    ) -> Answer:
+        shown = queries.task(desk.tx, self.name, task) if task else {}
+        return Answer(shown, changed, desk.position, replayed, notes)
+
+    def look(self) -> Any:
+        """One snapshot of the board, for `projections.queries` and for folds."""
+        return looking(self.engine, self.name, self.clock)
+
+    @property
+    def settings(self) -> Settings:
+        """The board's identity, policy and pauses."""
+        with self.look() as desk:
+            return desk.settings  # type: ignore[no-any-return]  # `look` yields a Desk
+
+    # Who is asking -----------------------------------------------------------------------------------------------
+
+    @cached_property
+    def host(self) -> Host:
+        """This host."""
+        return this_host(self.home)
+
+    @cached_property
+    def own(self) -> tuple[str, c.Credential] | None:
+        """The card and lock of the worker whose environment this is, or none."""
+        return own_claim(self.environ)
+
+    @cached_property
+    def actor(self) -> Actor:
+        """The operator that acts here: `--actor`, configuration, or the user's name."""
+        return _operator(self.loaded, self.environ, self.host)
+
+    def _closing_on_fault(self) -> Any:
+        from contextlib import ExitStack
+
+        stack = ExitStack()
+
+        def close(kind: object, *_: object) -> None:
+            if kind is not None:
+                self.close()
+
+        stack.push(close)
+        return stack
+
+
+def operator(at: Address, environ: Mapping[str, str]) -> Actor:
+    """Who acts at an address whose board may not be there yet."""
+    return _operator(at.loaded, environ, this_host(at.home))
+
+
+def _operator(loaded: Loaded, environ: Mapping[str, str], host: Host) -> Actor:
+    return Actor(kind="operator", name=loaded.config.actor or _user(environ), host=host.id)
+
+
+def _user(environ: Mapping[str, str]) -> str:
+    try:
+        return environ.get("USER") or getpass.getuser()
+    except (KeyError, OSError):
+        return f"uid-{os.getuid()}"
