@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import random
 import shutil
+import subprocess
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from typing import Any, Final, NamedTuple
 from kanban import Board
 from kanban.founding import found
 from kanban.hosts import this_host
+from kanban.processes import start_tick
 from ledger import events as e
 from ledger.clock import Clock, system_clock
 from ledger.database import sqlite_module, writing
@@ -319,3 +321,20 @@ def here(home: Path, pid: int, start_tick: int) -> Binding:
     """The process *pid* of this machine, as the leader of its group."""
     host = this_host(home)
     return Binding(pid, start_tick, pid, host.id, host.boot, host.namespace)
+
+
+@contextmanager
+def workers(count: int) -> Iterator[list[int]]:
+    """*count* live processes, each the leader of its group."""
+    started = [subprocess.Popen(["sleep", "3600"], start_new_session=True) for _ in range(count)]
+    try:
+        yield [process.pid for process in started]
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
+def bindings_of(home: Path, pids: list[int]) -> list[Binding]:
+    """The processes *pids* of this machine as runs name them."""
+    return [here(home, pid, start_tick(pid) or 0) for pid in pids]

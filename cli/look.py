@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Annotated, Literal
 
 import typer
@@ -145,16 +146,16 @@ def events(
 ) -> None:
     """Print the log."""
     from cli.stream import chosen, stream
-    from projections.queries import event_json
+    from projections.shown import event_json
 
     call = call_of(ctx)
     if follow and call.out.json and not jsonl:
         raise usage("--follow never ends: with it say --jsonl, not --json")
-    found = stream(call.board, task, after=after, follow=follow, kinds=chosen(kind or ()))
-    if jsonl:
-        for event in found:
-            print_json(event_json(event))
-    elif call.out.json:
-        call.out.answer({"events": [event_json(event) for event in found]})
-    else:
-        shown.events(call.out, found)
+    with closing(stream(call.board, task, after=after, follow=follow, kinds=chosen(kind or ()))) as found:
+        if jsonl:
+            for event in found:
+                print_json(event_json(event))
+        elif call.out.json:
+            call.out.answer({"events": [event_json(event) for event in found]})
+        else:
+            shown.events(call.out, found)

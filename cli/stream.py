@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import TYPE_CHECKING
 
 from ledger.errors import InvalidInput
@@ -25,7 +25,9 @@ def chosen(kinds: Sequence[str]) -> frozenset[str]:
     return frozenset(kinds)
 
 
-def stream(board: Board, task: str | None, *, after: int, follow: bool, kinds: frozenset[str]) -> Iterator[Recorded]:
+def stream(
+    board: Board, task: str | None, *, after: int, follow: bool, kinds: frozenset[str]
+) -> Generator[Recorded, None, None]:
     """The events of the board or of *task* behind position *after*, in order; *follow*: for ever."""
     if follow and task is not None:
         board.runs(task)  # the card must be there

@@ -103,14 +103,18 @@ def stored_held(tx: Connection, board: str) -> dict[str, tuple[str, int | None]]
 def foreseen(view: View, drafts: Iterable[Draft]) -> dict[str, Task]:
     """Every card that *drafts* move, and the children of those they settle, as they will be."""
     moved: dict[str, Task] = {}
+    unlinked: set[tuple[str, str]] = set()
     for draft in drafts:
         before = moved.get(draft.task) or view.task(draft.task) or Task(draft.task)
         recorded = draft.as_if(position=before.position + 1, version=before.version + 1, at=view.now)
         moved[draft.task] = evolve(before, recorded)
+        if draft.kind == "unlinked":  # by the wish `archive --unlink` or `--cascade`
+            unlinked.add((draft.task, recorded.facts["parent"]))
     ahead = Ahead(view, moved)
     children = {link.child for task in moved for link in view.children(task)}
     for task in children | set(moved):
-        moved[task] = known(ahead, task)._replace(open_parents=len(unmet(ahead, task)))
+        waits = [parent for parent in unmet(ahead, task) if (task, parent) not in unlinked]
+        moved[task] = known(ahead, task)._replace(open_parents=len(waits))
     return moved
 
 

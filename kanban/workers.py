@@ -23,7 +23,8 @@ from kanban.commands import (
     unmet,
 )
 from kanban.endings import ending
-from kanban.operators import add_link, completed, create, one, said
+from kanban.making import add_link, create, one, said
+from kanban.operators import completed
 from kanban.refusals import Forbidden, LostClaim, NotInReview, Unmet
 from ledger import events as e
 from ledger.errors import UnknownRun

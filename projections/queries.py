@@ -12,17 +12,14 @@ from typing import Any, Final
 
 from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, func, or_, select, tuple_
 
-from ledger.clock import rfc3339
 from ledger.errors import InvalidInput, UnknownTask
 from ledger.prepared import Prepared
-from ledger.recorded import Recorded
 from ledger.schema import words
 from ledger.store import head, read_task
 from projections import tables
 from projections.read_models import load_task
 from projections.rows import run_from, task_from
-from projections.run import Run
-from projections.task import Task
+from projections.shown import card_json, comment_json, event_json, last_word, run_json, time_or_none
 from projections.task import status as status_of
 from projections.why import why
 
@@ -58,7 +55,7 @@ def task(tx: Connection, board: str, task_id: str) -> dict[str, Any]:
     places = {found.card.title_position} | ({found.hold.position} if found.hold else set())
     said = {place: json.loads(row[0]) for place in places if (row := _WORDS.one(tx, board=board, position=place))}
     above = [row[0] for row in _PARENTS.all(tx, board=board, child=task_id)]
-    return _card(found, status_of(found), said, above)
+    return card_json(found, status_of(found), said, above)
 
 
 def list_tasks(
@@ -94,11 +91,11 @@ def show(tx: Connection, board: str, task_id: str) -> dict[str, Any]:
     stream = read_task(tx, board, task_id)
     said = [event for event in stream if event.kind == "commented"]
     return {
-        "task": {**found, "body": _last_word(stream, "body")},
+        "task": {**found, "body": last_word(stream, "body")},
         "runs": runs(tx, board, task_id)["runs"],
         "parents": _linked(tx, board, LINKS.c.child == task_id, LINKS.c.parent),
         "children": _linked(tx, board, LINKS.c.parent == task_id, LINKS.c.child),
-        "comments": [_comment(event) for event in said],
+        "comments": [comment_json(event) for event in said],
         "events": [event_json(event) for event in stream],
     }
 
@@ -114,7 +111,7 @@ def runs(tx: Connection, board: str, task_id: str) -> dict[str, Any]:
     query = query.where(RUNS.c.board == board, RUNS.c.task == task_id).order_by(RUNS.c.run)
     rows = [dict(row) for row in tx.execute(query).mappings()]
     said = _words(tx, board, [row["ended_position"] for row in rows if row["ended_position"] is not None])
-    return {"task": found, "runs": [_run(run_from(row), row["lease"], said) for row in rows]}
+    return {"task": found, "runs": [run_json(run_from(row), row["lease"], said) for row in rows]}
 
 
 def board(tx: Connection, board: str) -> dict[str, Any]:
@@ -136,9 +133,9 @@ def stats(tx: Connection, board: str, now: int) -> dict[str, Any]:
         "by_status": {status: by_status.get(status, 0) for status in STATUSES},
         "live": by_status.get("running", 0),
         "claimable": claimable,
-        "oldest_ready_at": _time(oldest),
+        "oldest_ready_at": time_or_none(oldest),
         "sweeps": [
-            {"host": host, "ticked_at": _time(ticked), "errors": errors}
+            {"host": host, "ticked_at": time_or_none(ticked), "errors": errors}
             for host, ticked, errors in tx.execute(ticks.order_by(SWEEPS.c.host))
         ],
         "position": head(tx, board).position,
@@ -171,28 +168,6 @@ def claimable_at(now: int) -> tuple[ColumnElement[bool], ...]:
     )
 
 
-def event_json(event: Recorded) -> dict[str, Any]:
-    """An event as `ledger events --jsonl` prints it; words and salt are none once redacted."""
-    return {
-        "board": event.board,
-        "position": event.position,
-        "task": event.task,
-        "version": event.version,
-        "kind": event.kind,
-        "schema": event.schema,
-        "at": rfc3339(event.at),
-        "actor": {"kind": event.actor_kind, "name": event.actor_name, "host": event.actor_host},
-        "run": event.run,
-        "outcome": event.outcome,
-        "command_id": event.command_id,
-        "facts": json.loads(event.facts_text),
-        "words": None if event.words_text is None else event.words,
-        "salt": None if event.salt is None else event.salt.hex(),
-        "words_digest": event.words_digest.hex(),
-        "hash": event.hash.hex(),
-    }
-
-
 def _cards(
     tx: Connection,
     board: str,
@@ -205,88 +180,7 @@ def _cards(
     wanted = {row["title_position"] for row in rows} | {row["hold_position"] for row in rows} - {None}
     said = _words(tx, board, sorted(wanted - {None}))
     above = _parents(tx, board, [row["task"] for row in rows])
-    return [_card(task_from(row), row["status"], said, above.get(row["task"], [])) for row in rows]
-
-
-def _card(found: Task, status: str, said: dict[int, dict[str, Any]], parents: list[str]) -> dict[str, Any]:
-    card, hold = found.card, found.hold
-    return {
-        "id": found.id,
-        "title": said.get(card.title_position, {}).get("title"),
-        "status": status,
-        "assignee": card.assignee,
-        "priority": card.priority,
-        "labels": list(card.labels),
-        "tenant": card.tenant,
-        "parents": parents,
-        "run": found.run,
-        "failures": found.failures,
-        "streak": found.streak,
-        "spent": found.spent,
-        "neutral": found.neutral,
-        "runs_used": found.runs,
-        "lane": found.lane,
-        "reviewer": card.reviewer,
-        "outcome": found.outcome,
-        "hold": None
-        if hold is None
-        else {
-            "cause": hold.cause,
-            "kind": hold.kind,
-            "reason": _reason(said.get(hold.position, {})),
-            "sticky": hold.sticky,
-            "count": hold.count,
-            "limit": hold.limit,
-            "limit_source": hold.limit_source,
-            "position": hold.position,
-        },
-        "not_before": _time(found.not_before),
-        "scheduled": _time(found.scheduled),
-        "max_retries": card.max_retries,
-        "max_runtime": card.max_runtime,
-        "workspace": card.workspace,
-        "goal": card.goal_max_turns is not None,
-        "goal_max_turns": card.goal_max_turns,
-        "host": card.host,
-        "key": card.key,
-        "made_by": None if card.made_by_task is None else {"task": card.made_by_task, "run": card.made_by_run},
-        "version": found.version,
-        "created_at": rfc3339(card.created_at),
-        "updated_at": rfc3339(found.updated_at),
-        "position": found.position,
-    }
-
-
-def _run(run: Run, lease: int | None, said: dict[int, dict[str, Any]]) -> dict[str, Any]:
-    left = said.get(run.ended_position or 0, {})
-    return {
-        "run": run.run,
-        "assignee": run.worker,
-        "lane": run.lane,
-        "claimed_at": rfc3339(run.claimed_at),
-        "lease_until": _time(lease if lease is not None and run.open else run.lease_until),
-        "pid": run.group.pid if run.group else None,
-        "host": run.group.host if run.group else run.host,
-        "outcome": run.outcome,
-        "code": run.code,
-        "signal": run.signal,
-        "evidence": run.evidence,
-        "ended_at": _time(run.ended_at),
-        "last_words": left.get("last_words"),
-        "summary": left.get("summary") or left.get("reason"),
-        "usage": None if run.tokens is None and run.cost is None else {"tokens": run.tokens, "cost": run.cost},
-        "stops": [{"position": stop.position, "cause": stop.cause, "at": rfc3339(stop.at)} for stop in run.stops],
-        "positions": [place for place in (run.claimed_position, run.ended_position) if place is not None],
-    }
-
-
-def _reason(left: dict[str, Any]) -> str | None:
-    found = left.get("reason") or left.get("last_words")
-    return None if found is None else str(found)
-
-
-def _time(at: int | None) -> str | None:
-    return None if at is None else rfc3339(at)
+    return [card_json(task_from(row), row["status"], said, above.get(row["task"], [])) for row in rows]
 
 
 def _words(tx: Connection, board: str, positions: Sequence[int]) -> dict[int, dict[str, Any]]:
@@ -319,23 +213,6 @@ def _linked(
         {"task": card, "require": require, "status": status, "outcome": outcome}
         for card, require, status, outcome in rows
     ]
-
-
-def _comment(event: Recorded) -> dict[str, Any]:
-    return {
-        "position": event.position,
-        "at": rfc3339(event.at),
-        "actor": {"kind": event.actor_kind, "name": event.actor_name, "host": event.actor_host},
-        "body": event.words.get("body"),
-    }
-
-
-def _last_word(stream: Iterable[Recorded], name: str) -> Any:
-    body = None
-    for event in stream:
-        if event.kind == "created" or (event.kind == "edited" and name in event.facts["fields"]):
-            body = event.words.get(name)
-    return body
 
 
 def _filters(

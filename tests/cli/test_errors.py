@@ -10,11 +10,13 @@ from cli.output import Out
 from kanban import refusals as r
 from ledger import errors as e
 
-for module in ("kanban.board", "kanban.spawn", "kanban.workspaces", "kanban.hosts", "kanban.config", "kanban.founding"):
-    importlib.import_module(module)
+for module in (
+    "board", "spawn", "workspaces", "hosts", "config", "founding", "backup", "restore", "soundness",
+):  # fmt: skip
+    importlib.import_module(f"kanban.{module}")
 
 CODES = {
-    "LedgerError": 1, "HostUnknown": 1, "SpawnFailed": 1, "WorkspaceFault": 1,
+    "LedgerError": 1, "HostUnknown": 1, "SpawnFailed": 1, "WorkspaceFault": 1, "CopyThere": 1, "RestoreRefused": 1,
     "InvalidInput": 2, "InvalidText": 2, "ConfigFault": 2, "ChoiceNeeded": 2,
     "WrongExpectedVersion": 3, "Contended": 3, "Taken": 3, "LostClaim": 3, "LiveClaim": 3, "Conflict": 3,
     "Refusal": 4, "Ruled": 4, "NotClaimable": 4, "Forbidden": 4, "Unmet": 4, "NotDone": 4, "NotInReview": 4,
@@ -24,6 +26,7 @@ CODES = {
     "StoreFault": 8, "StoreMissing": 8, "StoreExists": 8, "StoreOutdated": 8, "StoreTooNew": 8, "StoreDamaged": 8,
     "StoreReplaced": 8,
     "StoreBusy": 8, "StoreFull": 8, "StoreUnsupported": 8, "Unreadable": 8, "UnknownKind": 8, "NewerSchema": 8,
+    "CopyUnsound": 8,
     "Paused": 9,
 }  # fmt: skip
 

@@ -569,7 +569,7 @@ def test_a_log_that_a_lost_store_left_is_not_taken_for_the_new_ones(fleet, copy)
 
 
 def test_a_store_that_another_process_has_open_is_not_replaced(fleet, copy, monkeypatch):
-    """Who has it is said. Forced, the other goes on with what is kept, log and all, and that is said too."""
+    """Who has it is said. Forced, what the other has open is kept, log and all, and that is said too."""
     monkeypatch.setattr("ledger.copies._PATIENCE", 0.1)
     fleet.create("later")
     with opened_elsewhere(fleet) as other:

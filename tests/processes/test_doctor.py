@@ -88,6 +88,7 @@ def test_a_healthy_store_has_no_fault(healthy):
 
 def test_an_examination_changes_nothing(healthy):
     """No event, no row, no file."""
+    healthy.workers(healthy.board.columns()["columns"]["running"][0]["id"])
     healthy._close_boards()
     before = sorted(path.name for path in healthy.home.rglob("*"))
     head = healthy.board.replay().digest
