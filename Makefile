@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test fix soak clean
+.PHONY: demo test fix soak bench bench-peers clean
 .DEFAULT_GOAL := test
 
 $(STAMP): pyproject.toml
@@ -29,5 +29,12 @@ fix: $(STAMP)
 soak: $(STAMP)
 	LEDGER_SOAK=$${LEDGER_SOAK:-300} $(BIN)/pytest tests/processes -k soak
 
+# What is fast, beside its target: benchmarks/README.md. ROWS=commands,replay picks, LEDGER_BENCH_SCALE=0.1 scales.
+bench: $(STAMP)
+	$(BIN)/python -m benchmarks.run $(ROWS)
+
+bench-peers: $(STAMP)
+	$(BIN)/python -m benchmarks.run --peers $(ROWS)
+
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage
+	rm -rf $(VENV) .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

@@ -132,7 +132,7 @@ def mixed(home: Path, kinds: Kinds, bindings: Iterable[Binding] = (), *, long: b
     ids = iter(range(1, 10**9))
     gate, bound = card_id(next(ids)), list(bindings)
     running = [card_id(next(ids)) for _ in range(kinds.running)]
-    spread = random.Random(7).sample(range(kinds.done), kinds.done)  # noqa: S311 – priorities of a benchmark
+    spread = random.Random(7).sample(range(kinds.done), kinds.done)
 
     def histories() -> Iterator[tuple[str, list[list[Draft]]]]:
         yield gate, [[created(0), blocked()]]
@@ -177,7 +177,7 @@ def streams(home: Path, cards: int, length: int) -> tuple[Store, list[str]]:
 def fill(store: Store, histories: Iterable[tuple[str, list[list[Draft]]]]) -> None:
     """Append *histories* (card, its drafts in portions), a hundred cards side by side; fold, and close the file."""
     engine = open_store(store.url)
-    salt, at = random.Random(7).randbytes, BEGUN  # noqa: S311 – the same bytes in every run
+    salt, at = random.Random(7).randbytes, BEGUN
     for group in _portions(_side_by_side(histories), _TRANSACTION):
         with writing(engine) as tx:
             for card, expected, drafts in group:
@@ -278,7 +278,9 @@ def completed(run: int) -> Draft:
     """The card is done."""
     return Draft.of(
         "",
-        e.Completed(run=run, outcome=e.Outcome.OK, summary="did it and wrote tests", result=None, metadata=None, usage=None),
+        e.Completed(
+            run=run, outcome=e.Outcome.OK, summary="did it and wrote tests", result=None, metadata=None, usage=None
+        ),
         BUILDER,
     )
 
@@ -290,12 +292,11 @@ def commented() -> Draft:
 
 def blocked() -> Draft:
     """A person parks the card."""
-    return Draft.of(
-        "",
-        e.Blocked(run=None, cause="operator", block_kind=None, reason="not now", hold=True, sticky=True, count=None,
-                  limit=None, limit_source=None),  # fmt: skip
-        ADA,
-    )
+    parked = e.Blocked(
+        run=None, cause="operator", block_kind=None, reason="not now", hold=True, sticky=True, count=None, limit=None,
+        limit_source=None,
+    )  # fmt: skip
+    return Draft.of("", parked, ADA)
 
 
 _SHARED: list[list[Draft]] = []

@@ -77,8 +77,7 @@ class Rows:
         end = f"{self.shift // 1_000:05d}"  # ids stay as long as they were, and as scattered
         fresh = [(board, place + self.shift, task[:-5] + end, *rest) for board, place, task, *rest in self.events]
         others = {
-            name: [(board, task[:-5] + end, *rest) for board, task, *rest in rows]
-            for name, rows in self.others.items()
+            name: [(board, task[:-5] + end, *rest) for board, task, *rest in rows] for name, rows in self.others.items()
         }
         return {"events": fresh, **others}
 

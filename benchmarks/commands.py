@@ -51,7 +51,9 @@ class Raw:
             " PRIMARY KEY (board, task)) WITHOUT ROWID"
         )
         self.insert = f"INSERT INTO events VALUES ({', '.join('?' * len(Recorded._fields))})"
-        self.update = f"""UPDATE tasks SET {", ".join(f'"{name}" = ?' for name in names)} WHERE board = ? AND task = ?"""
+        self.update = (
+            f"""UPDATE tasks SET {", ".join(f'"{name}" = ?' for name in names)} WHERE board = ? AND task = ?"""
+        )
         self.names = names
         fresh = f"INSERT INTO tasks VALUES ({', '.join('?' * (len(names) + 2))})"
         self.db.executemany(fresh, [(event.board, task, *(card[name] for name in names)) for task in cards])

@@ -29,9 +29,7 @@ def bare_table(store: Store, path: Path) -> None:
                  run INTEGER, outcome TEXT, facts TEXT NOT NULL, words TEXT NOT NULL, UNIQUE (task, version))"""
         )
         db.execute("BEGIN")
-        db.executemany(
-            f"INSERT INTO events VALUES ({', '.join('?' * 12)})", map(_row, read_board(tx, "default"))
-        )
+        db.executemany(f"INSERT INTO events VALUES ({', '.join('?' * 12)})", map(_row, read_board(tx, "default")))
         db.execute("COMMIT")
         db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     store.close()

@@ -22,17 +22,18 @@ class Task(Aggregate):
     @event("Claimed")
     def claim(self, run: int, worker: str) -> None:
         """A run opens."""
-        self.status = "running"
+        self.status, self.run, self.worker = "running", run, worker
 
     @event("Progressed")
     def progress(self, run: int, note: str) -> None:
         """A word from the worker."""
+        self.run, self.note = run, note
         self.beats += 1
 
     @event("Completed")
     def complete(self, run: int, summary: str) -> None:
         """Done."""
-        self.status = "done"
+        self.status, self.run, self.summary = "done", run, summary
         self.failures = self.streak = 0
 
 

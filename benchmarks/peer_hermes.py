@@ -26,7 +26,7 @@ class Asked:
     """The verbs; one board is open at a time."""
 
     def build(self, path: str, kinds: dict[str, int], pids: list[int]) -> list[str]:
-        """A board of *kinds*, open afterwards; its running cards, which have one child each, bound to *pids* in turn."""
+        """A board of *kinds*, open afterwards; its running cards have one child each, and *pids* in turn."""
         os.environ["HERMES_KANBAN_DB"] = path
         self.db = kb.connect()
         self.db.execute("PRAGMA synchronous=OFF")
@@ -50,17 +50,19 @@ class Asked:
 
     def _card(self, number: int, card: str, status: str, pid: int) -> None:
         runs = (2 * number + 1, 2 * number + 2)
-        live = (kb._claimer_id(), NOW + 86_400, pid) if status == "running" else (None, None, None)  # noqa: SLF001
+        claim = {"claim_lock": kb._claimer_id(), "claim_expires": NOW + 86_400, "worker_pid": pid}  # noqa: SLF001
+        run: dict[str, Any] = {"status": "done", "ended_at": NOW - 70, "outcome": "completed", "summary": "did it"}
+        task: dict[str, Any] = {"completed_at": NOW - 70 if status == "done" else None}
+        if status == "running":
+            run = {"status": "running", **claim}
+            task = {"last_heartbeat_at": NOW, "current_run_id": runs[1], **claim}
         self._row("task_runs", id=runs[0], task_id=card, profile="default", status="crashed", started_at=NOW - 90_000,
                   ended_at=NOW - 89_000, outcome="crashed", error="pid 1 not alive")  # fmt: skip
-        ended = {} if live[0] else {"ended_at": NOW - 79_000, "outcome": "completed", "summary": "did it"}
-        self._row("task_runs", id=runs[1], task_id=card, profile="default", status="running" if live[0] else "done",
-                  claim_lock=live[0], claim_expires=live[1], worker_pid=live[2], started_at=NOW - 80, **ended)  # fmt: skip
-        self._row("tasks", id=card, title=f"Mend parser number {number}", body="some body text " * 5, assignee="default",
-                  status=status, priority=number % 5, created_by="bench", created_at=NOW - 100_000 + number // 10,
-                  started_at=NOW - 80, completed_at=NOW - 79 if status == "done" else None, workspace_kind="scratch",
-                  claim_lock=live[0], claim_expires=live[1], worker_pid=live[2], last_heartbeat_at=NOW if live[0] else None,
-                  current_run_id=runs[1] if live[0] else None)  # fmt: skip
+        self._row("task_runs", id=runs[1], task_id=card, profile="default", started_at=NOW - 80, **run)
+        self._row("tasks", id=card, title=f"Mend parser number {number}", body="some body text " * 5,
+                  assignee="default", status=status, priority=number % 5, created_by="bench",
+                  created_at=NOW - 100_000 + number // 10, started_at=NOW - 80, workspace_kind="scratch",
+                  **task)  # fmt: skip
         kinds = [*KINDS[:-1], LAST.get(status, "heartbeat")]
         payload = json.dumps({"note": "x" * 20, "pid": 1234})
         self.db.executemany(
@@ -120,4 +122,10 @@ class Asked:
 
 if __name__ == "__main__":
     asked = Asked()
-    serve({name: getattr(asked, name) for name in dir(asked) if not name.startswith("_") and callable(getattr(asked, name))})
+    serve(
+        {
+            name: getattr(asked, name)
+            for name in dir(asked)
+            if not name.startswith("_") and callable(getattr(asked, name))
+        }
+    )

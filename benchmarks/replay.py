@@ -94,7 +94,9 @@ def rows(scratch: Path) -> Iterator[Row]:
         del cases["with chain"]
     times = rounds(cases, times=5, warm=0)
     board.close()
-    said = f"replay of {EVENTS:,} events: verified fold and comparison" + (" (with chain)" if not CAN_LEAVE_CHAIN else "")
+    said = f"replay of {EVENTS:,} events: verified fold and comparison" + (
+        " (with chain)" if not CAN_LEAVE_CHAIN else ""
+    )
     note = medians(times, "replay", "bare")
     yield Row(said, "bare cursor", faster(times, "replay", "bare"), 0.2, note=note)
     yield Row("the same, peak memory", "–", [_peak(store)], 300, False, "MB")

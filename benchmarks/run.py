@@ -1,6 +1,6 @@
 """`make bench` and `make bench-peers`: measure the rows that are asked for, print the table, exit 1 on a missed target.
 
-    python -m benchmarks.run [--peers] [ROWS]        ROWS: names from GROUPS with commas; default: all
+python -m benchmarks.run [--peers] [ROWS]        ROWS: names from GROUPS with commas; default: all
 """
 
 from __future__ import annotations

@@ -25,7 +25,8 @@ CARDS: Final = scaled(50_000, least=1_000)
 
 def child(*command: str, environ: Mapping[str, str]) -> float:
     """Processor seconds of one process that must succeed."""
-    started = subprocess.Popen(command, env=dict(environ), stdout=subprocess.DEVNULL, cwd="/")
+    null = subprocess.DEVNULL
+    started = subprocess.Popen(command, env=dict(environ), stdout=null, stderr=null, cwd="/")
     _, status, used = os.wait4(started.pid, 0)
     started.returncode = os.waitstatus_to_exitcode(status)
     assert started.returncode == 0, command

@@ -50,14 +50,14 @@ class Idle:
 
     def _tick(self) -> None:
         tick = self.board.sweep()
-        assert not (tick.booked or tick.claimed or tick.errors or tick.renewed or tick.skipped), tick
+        assert [tick.booked, tick.claimed, tick.errors, tick.renewed, tick.skipped] == [[], [], [], [], None], tick
 
 
 @contextmanager
 def stubbed(pids: list[int]) -> Iterator[None]:
     """A table of processes in which *pids* live, without a look at the machine."""
     seen = {pid: Process(pid, pid, pid, start_tick(pid) or 0, dead=False) for pid in pids}
-    with mock.patch.object(ProcessTable, "snapshot", lambda: ProcessTable(seen)):
+    with mock.patch.object(ProcessTable, "snapshot", return_value=ProcessTable(seen)):
         yield
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cli import cards, demo, look, operate, policies, store, work
+from cli import cards, care, demo, look, operate, policies, store, work
 from cli.argv import asks_for, hoist
 from cli.errors import INTERRUPTED, OK, PIPE_CLOSED, tell
 from cli.output import Out
@@ -22,7 +22,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 120},
 )
-for group in (store.top, demo.app, cards.app, work.app, look.app, operate.app, policies.app):
+for group in (store.top, demo.app, care.app, cards.app, work.app, look.app, operate.app, policies.app):
     app.add_typer(group)
 app.add_typer(store.config, name="config")
 app.add_typer(store.db, name="db")

@@ -184,11 +184,13 @@ def _must_exist(url: str, path: Path) -> None:
         raise StoreMissing(masked(url), "that is no file")
     if path.stat().st_size == 0:
         raise StoreMissing(masked(url), "the file is empty")
+    _refuse_one_byte(url, path)
 
 
 def _make_private(url: str, path: Path) -> None:
     if path.exists() and not path.is_file():
         raise StoreExists(f"{masked(url)}: that is no file", remedy="choose another --database")
+    _refuse_one_byte(url, path)
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not path.exists():  # opening a live file outside SQLite would drop this process's locks on it
@@ -201,6 +203,12 @@ def _must_be_there(url: str, path: Path, *_connection: object) -> None:
     """SQLite makes a file where none is: a store that was taken away would come back empty."""
     if not path.exists():
         raise StoreMissing(masked(url))
+
+
+def _refuse_one_byte(url: str, path: Path) -> None:
+    """SQLite takes a file of one byte for an empty one, and would write over it."""
+    if path.exists() and path.stat().st_size == 1:
+        raise StoreDamaged(f"{masked(url)}: file is not a database", remedy="choose another --database")
 
 
 def _prepare(path: Path, dbapi: Any, record: Any) -> None:

@@ -46,6 +46,7 @@ def check_revision(engine: Engine, url: str) -> None:
 def revision(engine: Engine) -> str | None:
     """The revision that the store's tables have, or none where there are none. Raises `StoreDamaged`."""
     with looking(engine) as tx:
+        _check_size(engine, tx)
         if not inspect(tx).has_table("alembic_version"):
             return None
         found = tx.execute(text("SELECT version_num FROM alembic_version")).scalar()
@@ -54,20 +55,35 @@ def revision(engine: Engine) -> str | None:
     return found
 
 
+def _check_size(engine: Engine, tx: Connection) -> None:
+    """SQLite reads what is missing of a last page as zeros, and says nothing; a write-ahead log may have it whole."""
+    page = tx.exec_driver_sql("PRAGMA page_size").scalar_one()
+    path = _file(engine)
+    if path is not None and not _has_log(path) and path.stat().st_size % page:
+        raise StoreDamaged("the store is damaged: its last page was cut short", remedy="restore a copy")
+
+
 @contextmanager
 def looking(engine: Engine) -> Iterator[Connection]:
     """One snapshot of what may be another program's: a write-ahead log beside it stays where it is."""
-    path = Path(engine.url.database or "")
-    log = Path(f"{path}-wal")
-    if engine.url.database is None or not log.exists() or log.stat().st_size == 0:
+    path = _file(engine)
+    if path is None or not _has_log(path):
         with reading(engine) as tx:
             yield tx
         return
     from ledger.copies import open_to_look
 
-    looker = open_to_look(path)
-    with reading(looker) as tx:
+    with reading(open_to_look(path)) as tx:
         yield tx
+
+
+def _file(engine: Engine) -> Path | None:
+    return None if engine.url.database is None else Path(engine.url.database)
+
+
+def _has_log(path: Path) -> bool:
+    """Whether SQLite is at work on the file, or was when it died: a log of pages that are not in it yet."""
+    return any(log.exists() and log.stat().st_size for log in (Path(f"{path}-wal"), Path(f"{path}-journal")))
 
 
 def upgrade(engine: Engine, metadata: MetaData | None = None) -> str:

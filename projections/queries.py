@@ -115,7 +115,7 @@ def runs(tx: Connection, board: str, task_id: str) -> dict[str, Any]:
 
 
 def board(tx: Connection, board: str) -> dict[str, Any]:
-    """The board in columns: the cards of each status that has any, archived ones left out."""
+    """The board in columns, one for each status but archived: its cards, larger priority first, then older, then id."""
     columns: dict[str, list[dict[str, Any]]] = {status: [] for status in STATUSES if status != "archived"}
     for card in _cards(tx, board, CARDS.c.status != "archived", order=_order("priority")):
         columns[card["status"]].append(card)
@@ -178,7 +178,7 @@ def _cards(
     query = select(CARDS).where(CARDS.c.board == board, *conditions).order_by(*order)
     rows = [dict(row) for row in tx.execute(query if limit is None else query.limit(limit)).mappings()]
     wanted = {row["title_position"] for row in rows} | {row["hold_position"] for row in rows} - {None}
-    said = _words(tx, board, sorted(wanted - {None}))
+    said = _words(tx, board, sorted(wanted))
     above = _parents(tx, board, [row["task"] for row in rows])
     return [card_json(task_from(row), row["status"], said, above.get(row["task"], [])) for row in rows]
 
@@ -226,7 +226,8 @@ def _filters(
     if assignee is not None:
         found.append(CARDS.c.assignee.is_(None) if assignee == "none" else CARDS.c.assignee == assignee)
     if label is not None:
-        found.append(CARDS.c.labels.contains(json.dumps(label, ensure_ascii=False), autoescape=True))
+        each = func.json_each(CARDS.c.labels).table_valued("value")
+        found.append(select(each.c.value).where(each.c.value == label).exists())
     if tenant is not None:
         found.append(CARDS.c.tenant == tenant)
     return found

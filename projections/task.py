@@ -167,8 +167,8 @@ def evolve(task: Task, event: Recorded) -> Task:
         case ("linked" | "unlinked" | "commented" | "worker_bound" | "progressed" | "stop_requested" | "violation"
               | "late_result" | "redacted"), _:  # fmt: skip
             return task.seen(event)
-        case kind, _:
-            raise UnknownKind(kind, event.position)
+        case _:
+            raise UnknownKind(event.kind, event.position)
 
 
 def status(task: Task) -> str:

@@ -11,7 +11,7 @@ from ledger.clock import rfc3339
 from ledger.errors import InvalidInput, UnknownTask
 from ledger.events import ENDINGS
 from ledger.recorded import Recorded
-from ledger.store import read_task
+from ledger.store import last_of_kind, read_task
 from projections import tables
 from projections.budgets import at_limit, budgets
 from projections.graph import dead, satisfied
@@ -40,6 +40,13 @@ class Past(NamedTuple):
     said: dict[int, str]
 
 
+class Held(NamedTuple):
+    """Why a claimable card was not started, and what to run next."""
+
+    ground: Ground
+    remedy: str
+
+
 class Wait(NamedTuple):
     """A parent that is not satisfied, and whether it can ever be without a person."""
 
@@ -66,12 +73,13 @@ def why(tx: Connection, board: str, task_id: str, *, now: int, topic: str | None
     past = _past(read_task(tx, board, task_id), task_id, stored.open_parents)
     settings = load_settings(tx, board)
     waits = _waits(tx, board, task_id)
+    held = _held(tx, board, past, settings, now)
     told: dict[str, Callable[[], list[Ground]]] = {
         "status": lambda: _status(past, waits),
         "hold": lambda: _hold(past, settings),
         "failures": lambda: _counter(past, settings, "failures", ("failure_budget", "attempt_budget")),
         "streak": lambda: _counter(past, settings, "streak", ("violation_budget",)),
-        "held": lambda: _held(tx, board, past.task, settings, now),
+        "held": lambda: [] if held is None else [held.ground],
     }
     topics = [topic] if topic is not None else _that_apply(past.task)
     return {
@@ -79,7 +87,7 @@ def why(tx: Connection, board: str, task_id: str, *, now: int, topic: str | None
         "status": status(past.task),
         "because": [_ground(ground) for name in topics for ground in told[name]()],
         "waits_on": [wait._asdict() for wait in waits],
-        "try": _remedy(past.task, waits, now),
+        "try": _remedy(past.task, waits, held),
     }
 
 
@@ -107,6 +115,8 @@ def _past(stream: list[Recorded], task_id: str, open_parents: int) -> Past:
             was, now = getattr(task, counter), getattr(after, counter)
             moved[counter] = (*positions, event.position) if now > was else positions if now == was else ()
         last[event.kind] = event
+        if event.kind == "created" or after.lane != task.lane:
+            last["lane"] = event
         if event.kind in ENDINGS and task.run is not None and after.run is None:
             last["ending"] = event
         task = after
@@ -127,16 +137,25 @@ def _waits(tx: Connection, board: str, task_id: str) -> list[Wait]:
         if satisfied(outcome, require):
             continue
         never = dead(outcome, require, archived=above is not None and above.archived, known=above is not None)
-        found.append(_wait(parent, require, above, never))
+        position = 0 if above is None else _stands_since(tx, board, above)
+        found.append(_wait(parent, require, above, never, position))
     return found
 
 
-def _wait(parent: str, require: str, above: Task | None, never: bool) -> Wait:
+def _wait(parent: str, require: str, above: Task | None, never: bool, position: int) -> Wait:
     if above is None:
-        return Wait(parent, require, "unknown", None, None, never, 0)
-    hold = above.hold if status(above) == "blocked" else None
-    cause, position = (hold.cause, hold.position) if hold is not None else (None, above.position)
+        return Wait(parent, require, "unknown", None, None, never, position)
+    cause = above.hold.cause if above.hold is not None and status(above) == "blocked" else None
     return Wait(parent, require, status(above), above.outcome, cause, never, position)
+
+
+def _stands_since(tx: Connection, board: str, above: Task) -> int:
+    """The position that the parent's status rests on; that of its last event where no one event made it."""
+    if above.hold is not None and status(above) == "blocked":
+        return above.hold.position
+    kind = {"archived": "archived", "done": "completed", "running": "claimed"}.get(status(above))
+    made = last_of_kind(tx, board, above.id, kind) if kind is not None else None
+    return above.position if made is None else made.position
 
 
 def _status(past: Past, waits: list[Wait]) -> list[Ground]:
@@ -151,9 +170,7 @@ def _status(past: Past, waits: list[Wait]) -> list[Ground]:
         case "blocked":
             return [Ground("a hold is in force", "§3", (task.hold.position,) if task.hold else ())]
         case "triage":
-            return [
-                Ground("it waits in triage for somebody to take it into work", "§3", _at(last, "created", "edited"))
-            ]
+            return [Ground("it waits in triage for somebody to take it into work", "§3", _at(last, "lane"))]
         case "todo":
             return [_waiting(wait) for wait in waits]
         case "scheduled":
@@ -161,7 +178,7 @@ def _status(past: Past, waits: list[Wait]) -> list[Ground]:
         case "review":
             return [Ground(f"it waits for its reviewer {task.worker or '(none)'}", "§3", _at(last, "review_requested"))]
         case _:
-            return [Ground("nothing holds it: it can be claimed", "§3", (task.position,))]
+            return [Ground("it is open: no hold is in force, and it waits for no other card", "§3", (task.position,))]
 
 
 def _running(last: dict[str, Recorded]) -> list[Ground]:
@@ -185,9 +202,9 @@ def _waiting(wait: Wait) -> Ground:
 
 
 def _hold(past: Past, settings: Settings) -> list[Ground]:
-    hold, task = past.task.hold, past.task
+    hold = past.task.hold
     if hold is None:
-        return [Ground("no hold is in force", "§5")]
+        return [Ground("no hold is in force", "§5"), *_at_limit(past, settings, None)]
     sticky = "only a person lifts it" if hold.sticky else "it lifts when a limit is raised or the card is handed over"
     counted = f": {hold.count} of {hold.limit} ({hold.limit_source} limit)" if hold.count is not None else ""
     moved = past.moved.get(_COUNTED_BY.get(hold.cause, ""), ())
@@ -195,18 +212,23 @@ def _hold(past: Past, settings: Settings) -> list[Ground]:
     told = f' "{reason}"' if reason is not None and hold.cause in {"operator", "worker", "config"} else ""
     kind = f" ({hold.kind})" if hold.kind is not None else ""
     grounds = [Ground(f"{hold.cause}{kind}{counted}{told}; {sticky}", "§5", (*moved, hold.position))]
-    grounds += [
-        Ground(f"{budget.cause} is at its limit now: {budget.count} of {budget.limit} ({budget.limit_source})", "§5",
-               past.moved[_COUNTED_BY[budget.cause]])
-        for budget in at_limit(task, settings.policy)
-        if budget.cause != hold.cause
-    ]  # fmt: skip
+    grounds += _at_limit(past, settings, hold.cause)
     ending = past.last.get("ending")
     if ending is not None and ending.outcome is not None:
         code = ending.facts.get("code")
         how = f" with code {code}" if code is not None else ""
         grounds.append(Ground(f"run {ending.run} ended as {ending.outcome}{how}", "§6", (ending.position,)))
     return grounds
+
+
+def _at_limit(past: Past, settings: Settings, but: str | None) -> list[Ground]:
+    """Every budget that is at its limit now (RULES §5), *but* the one that was told already."""
+    return [
+        Ground(f"{budget.cause} is at its limit now: {budget.count} of {budget.limit} ({budget.limit_source})", "§5",
+               past.moved[_COUNTED_BY[budget.cause]])
+        for budget in at_limit(past.task, settings.policy)
+        if budget.cause != but
+    ]  # fmt: skip
 
 
 _COUNTED_BY: Final = {
@@ -225,25 +247,43 @@ def _counter(past: Past, settings: Settings, counter: str, causes: tuple[str, ..
     return [Ground(f"{counter} {number} in this epoch; {told}", "§4", past.moved[counter])]
 
 
-def _held(tx: Connection, board: str, task: Task, settings: Settings, now: int) -> list[Ground]:
+def _held(tx: Connection, board: str, past: Past, settings: Settings, now: int) -> Held | None:
+    """The first thing that keeps a card from being started that no hold, run or parent keeps back; else none."""
+    task, last = past.task, past.last
     if status(task) not in {"ready", "review", "scheduled"}:
-        return []
+        return None
     if (task.not_before or 0) > now:
-        return [Ground(f"cooldown_until {rfc3339(task.not_before or 0)}", "§4", (task.position,))]
+        until = rfc3339(task.not_before or 0)
+        return Held(Ground(f"cooldown_until {until}", "§4", _at(last, "exited")), f"ledger unblock {task.id}")
     if (task.scheduled or 0) > now:
-        return [Ground(f"scheduled_for {rfc3339(task.scheduled or 0)}", "§7")]
-    pause = settings.pause_of(worker=task.worker)
+        until = rfc3339(task.scheduled or 0)
+        return Held(Ground(f"scheduled_for {until}", "§7", _at(last, "scheduled")), f"ledger schedule {task.id} TIME")
+    pause = settings.pause_of(worker=task.worker, host=task.card.host)
     if pause is not None:
-        return [Ground(f"paused: the {pause.scope} {pause.name}".rstrip(), "§7", (pause.position,))]
+        whose = "" if pause.scope == "board" else f" --{pause.scope} {pause.name}"
+        said = f"paused: the {pause.scope} {pause.name}".rstrip()
+        return Held(Ground(said, "§7", (pause.position,)), f"ledger resume{whose}")
     query = select(HELD.c.reason, HELD.c.since).where(HELD.c.board == board, HELD.c.task == task.id)
     row = tx.execute(query).one_or_none()
     if row is not None:
-        return [Ground(f"held by the sweep since {rfc3339(row.since)}: {row.reason}", "§7")]
+        remedy = _REMEDIES.get(row.reason, "ledger sweep").format(task=task.id)
+        return Held(Ground(f"held by the sweep since {rfc3339(row.since)}: {row.reason}", "§7"), remedy)
     if task.worker is None:
-        return [Ground("no_assignee: no sweep starts it", "§7")]
+        return Held(Ground("no_assignee: no sweep starts it", "§7"), _REMEDIES["no_assignee"].format(task=task.id))
     if _board_is_full(tx, board, settings):
-        return [Ground("at_capacity: every slot of the board is taken", "§7", (settings.policy_position,))]
-    return [Ground("no sweep has looked at it since it became claimable", "§7")]
+        full = Ground("at_capacity: every slot of the board is taken", "§7", (settings.policy_position,))
+        return Held(full, _REMEDIES["at_capacity"])
+    return Held(Ground("no sweep has looked at it since it became claimable", "§7"), "ledger sweep")
+
+
+_REMEDIES: Final = {
+    "no_assignee": "ledger assign {task} NAME",
+    "unknown_assignee": "ledger assign {task} NAME",
+    "waiting_for_person": "ledger claim {task}",
+    "at_capacity": "ledger list --status running",
+    "assignee_at_capacity": "ledger list --status running",
+}
+"""What to run next about a reason that a tick stored; about the others the next tick itself."""
 
 
 def _board_is_full(tx: Connection, board: str, settings: Settings) -> bool:
@@ -252,7 +292,7 @@ def _board_is_full(tx: Connection, board: str, settings: Settings) -> bool:
     return most is not None and len(live) >= most
 
 
-def _remedy(task: Task, waits: list[Wait], now: int) -> str | None:
+def _remedy(task: Task, waits: list[Wait], held: Held | None) -> str | None:
     match status(task):
         case "archived" | "done":
             return f"ledger reopen {task.id}"
@@ -265,18 +305,21 @@ def _remedy(task: Task, waits: list[Wait], now: int) -> str | None:
         case "triage":
             return f"ledger edit {task.id} --lane work"
         case "todo":
-            stuck = [wait.parent for wait in waits if wait.dead]
-            if stuck:
-                return f"ledger reopen {stuck[0]}, or ledger unlink {task.id} {stuck[0]}, or link with --require any"
-            return f"ledger why {waits[0].parent}" if waits else None
+            stuck = [wait for wait in waits if wait.dead]
+            return _bring_back(task, stuck[0]) if stuck else f"ledger why {waits[0].parent}" if waits else None
         case "running":
             return f"ledger log {task.id} --follow, or ledger stop {task.id}"
-        case _ if (task.not_before or 0) > now:
-            return f"ledger unblock {task.id}"
-        case _ if task.worker is None:
-            return f"ledger assign {task.id} NAME"
         case _:
-            return "ledger sweep"
+            return None if held is None else held.remedy
+
+
+def _bring_back(task: Task, wait: Wait) -> str:
+    """What frees a card from a dead parent: nobody can reopen an unknown one; `any` asks that it is done."""
+    ways = [f"ledger reopen {wait.parent}"] if wait.status != "unknown" else []
+    ways.append(f"ledger unlink {task.id} {wait.parent}")
+    if wait.outcome is not None:
+        ways.append(f"ledger link {task.id} {wait.parent} --require any")
+    return ", or ".join(ways)
 
 
 def _at(last: dict[str, Recorded], *kinds: str) -> tuple[int, ...]:

@@ -4,22 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import care
-from cli.app import app, app_command
 from kanban.folders import run_folder
-
-
-@pytest.fixture(autouse=True, scope="module")
-def registered():
-    """The group is part of the command line, also where `cli/app.py` does not name it yet."""
-    missing = not any(group.typer_instance is care.app for group in app.registered_groups)
-    if missing:
-        app.add_typer(care.app)
-        app_command.cache_clear()
-    yield
-    if missing:
-        app.registered_groups.pop()
-        app_command.cache_clear()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from projections.budgets import most_runs
 from tests import given
 from tests.field.stories import ALIVE, counters, die, go, hold, night
 from tests.fleets import sh
-from tests.rules.world import WorldView, evidence, ended
+from tests.rules.world import WorldView, ended, evidence
 
 COUNTED = {"crashed": 3, "spawn_failed": 127}
 
@@ -87,7 +87,9 @@ def test_the_tick_that_gives_up_is_not_undone_by_any_tick(world, outcome, parent
     assert world.last("blocked").facts["count"] == world.last("blocked").facts["limit"] == 2
 
 
-@pytest.mark.parametrize("limits", [{"failure_limit": 1}, {"violation_limit": 1}, {"attempt_limit": 1}, {"run_limit": 1}])
+@pytest.mark.parametrize(
+    "limits", [{"failure_limit": 1}, {"violation_limit": 1}, {"attempt_limit": 1}, {"run_limit": 1}]
+)
 @pytest.mark.parametrize("code", [0, 3])
 def test_what_tripped_at_one_limit_is_not_lifted_by_another(limits, code):
     """B03: tripping and lifting ask the same limit, whichever budget it was and wherever the limit came from."""

@@ -14,7 +14,6 @@ from ledger.database import writing
 from ledger.errors import WrongExpectedVersion
 from ledger.ids import task_id
 from ledger.store import append
-
 from tests import given
 from tests.field.stories import ALIVE, die, go, hold, night
 from tests.fleets import sh

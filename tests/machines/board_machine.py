@@ -354,8 +354,8 @@ class BoardMachine(RuleBasedStateMachine):
 
     @rule(
         card=CARD,
-        verbs=st.lists(st.sampled_from(["block", "else", "back", "none", "park", "complete", "fail", "archive", "keep",
-                                        "unlink", "cascade"]), min_size=1, max_size=3),
+        verbs=st.lists(st.sampled_from(["block", "else", "else", "back", "none", "park", "unpark", "complete", "fail",
+                                        "archive", "unlink", "cascade"]), min_size=1, max_size=3),
         death=st.none() | DEATHS, slot=SLOT,
     )  # fmt: skip
     def wishes(self, card: int, verbs: list[str], death: Any, slot: str | None) -> None:
@@ -461,6 +461,26 @@ class BoardMachine(RuleBasedStateMachine):
         """A dispatcher ticks, as its dry run says."""
         self._tick(slot, most=most)
 
+    @rule(deaths=st.lists(DEATHS, max_size=3), seconds=st.sampled_from([1, 11, 60, 130]))
+    def a_round(self, deaths: list[tuple[Death, str]], seconds: int) -> None:
+        """Workers end, somebody clears the way, time passes, and every host ticks: the board moves on."""
+        for death in deaths:
+            self._end_of(self._run(0), *death)
+        for scope, name in list(self.watch.pauses):
+            self._act(lambda board, scope=scope, name=name: board.resume(scope=scope, name=name))
+        self.clock.advance(seconds)
+        for slot in ("a", "c"):
+            self._tick(slot)
+
+    @rule(card=CARD, death=DEATHS, slot=st.sampled_from([*SLOTS]), again=st.integers(1, 3))
+    def a_card_is_tried(self, card: int, death: tuple[Death, str], slot: str, again: int) -> None:
+        """The same end, again and again, with time enough between them for any cooldown."""
+        for _ in range(again):
+            for key in [key for key in self.watch.open if key[0] == self._card(card)]:
+                self._end_of(key, *death)
+            self.clock.advance(100)
+            self._tick(slot)
+
     @rule(slot=st.sampled_from([*SLOTS]), at=st.sampled_from(DEADLY))
     def a_sweep_dies(self, slot: str, at: str) -> None:
         """A dispatcher is killed in the middle of its tick; what was not committed is not there."""
@@ -523,7 +543,7 @@ class BoardMachine(RuleBasedStateMachine):
     # The board and the world -------------------------------------------------------------------------------------
 
     @rule(
-        what=st.sampled_from(["pause", "pause", "resume", "resume"]), drain=st.booleans(),
+        what=st.sampled_from(["pause", "resume"]), drain=st.booleans(),
         scope=st.sampled_from([("board", ""), ("assignee", "ann"), ("assignee", "bob"), ("host", "h1")]), slot=SLOT,
     )  # fmt: skip
     def a_pause(self, what: str, drain: bool, scope: tuple[str, str], slot: str | None) -> None:

@@ -21,7 +21,7 @@ class TooMany(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Checked(Generic[State]):
-    """What was found: the first rule broken (none: all are kept), and the shortest trace to the state that breaks it."""
+    """What was found: the first rule broken (none: all are kept), and the shortest trace to where it is."""
 
     broken: str | None
     trace: tuple[str, ...]
