@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 import unicodedata
@@ -21,6 +22,7 @@ from ledger.clock import instant, system_clock
 SCHEMA: Final = 1
 _BOLD, _RED = "1", "31"
 _BAR = 30
+_ODD: Final = re.compile(r"[\x7f-\x9f\u2028\u2029]")
 _PATIENCE = 1.0  # seconds before work is long enough for a progress bar
 
 
@@ -76,10 +78,14 @@ class Out:
 
 
 def print_json(value: dict[str, Any]) -> None:
-    """*value* on one line; characters that stdout cannot encode are escaped."""
+    """*value* on one line; what stdout cannot encode, a terminal obeys or a reader takes for a line's end is escaped."""
     encoding = (sys.stdout.encoding or "ascii").lower()
     text = json.dumps(value, ensure_ascii=not encoding.startswith("utf"), default=str, allow_nan=False)
-    _write(sys.stdout, f"{text}\n")
+    _write(sys.stdout, f"{_ODD.sub(_escaped, text)}\n")
+
+
+def _escaped(odd: re.Match[str]) -> str:
+    return f"\\u{ord(odd[0]):04x}"
 
 
 def print_error(text: str, remedy: str | None = None) -> None:

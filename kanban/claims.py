@@ -10,6 +10,8 @@ from kanban.admission import caps_of, claimed, live_of, refuse
 from kanban.commands import Decision, known
 from kanban.desk import Desk
 from kanban.hosts import Host
+from kanban.making import maybe_named
+from kanban.plan import Key
 from kanban.processes import ProcessTable, start_tick
 from kanban.refusals import NotClaimable, NothingToDo, Paused, Ruled, Taken
 from ledger import ids
@@ -17,6 +19,7 @@ from ledger.errors import InvalidInput
 from ledger.events import Actor, WorkerBound
 from ledger.recorded import Draft
 from projections.leases import lease_of
+from projections.run import Run
 from projections.task import Task
 
 
@@ -41,23 +44,26 @@ class Granted:
     lease_until: int
 
 
-def ending_cards(desk: Desk, host: Host) -> frozenset[str]:
-    """The cards whose last run has ended by a verb while its processes on this host are still there."""
-    watched = [w.run for w in snapshot.watch(desk.tx, desk.board).ending if w.board == desk.board]
-    if not watched:
+def seen_gone(desk: Desk, host: Host) -> frozenset[Key]:
+    """The runs spawned on this host, ended or not, whose processes are gone by now. Looked at before the lock."""
+    watched = [w.run for w in snapshot.watch(desk.tx, desk.board).everyone() if w.board == desk.board]
+    spawned = [run for run in watched if _spawned_on(run, host)]
+    if not spawned:
         return frozenset()
     table = ProcessTable.snapshot()
-    return frozenset(run.task for run in watched if run.group is not None and table.members(run.group, host))
+    return frozenset(
+        (run.task, run.run) for run in spawned if run.group is not None and not table.members(run.group, host)
+    )
 
 
-def claim_by_hand(desk: Desk, ask: HandClaim, actor: Actor, host: Host, ending: frozenset[str]) -> Granted:
+def claim_by_hand(desk: Desk, ask: HandClaim, actor: Actor, host: Host, gone: frozenset[Key]) -> Granted:
     """Open a run for the caller. Raises `Taken`, `NotClaimable`, `Paused`, `NothingToDo`; one transaction."""
     if ask.task is not None:
-        return _claim(desk, known(desk, ask.task), ask, (actor, host), ending)
+        return _claim(desk, known(desk, ask.task), ask, (actor, host), gone)
     refused: Paused | None = None
     for task in _next(desk, ask, host.id):
         try:
-            return _claim(desk, task, ask, (actor, host), ending)
+            return _claim(desk, task, ask, (actor, host), gone)
         except Paused as pause:
             refused = refused or pause
         except (Ruled, Taken):
@@ -71,14 +77,13 @@ def _next(desk: Desk, ask: HandClaim, host: str) -> Iterable[Task]:
             yield task
 
 
-def _claim(desk: Desk, task: Task, ask: HandClaim, by: tuple[Actor, Host], ending: frozenset[str]) -> Granted:
+def _claim(desk: Desk, task: Task, ask: HandClaim, by: tuple[Actor, Host], gone: frozenset[Key]) -> Granted:
     actor, host = by
-    worker = task.worker or ask.assignee or actor.name
+    worker = task.worker or maybe_named(ask.assignee, "a worker") or actor.name
     if ask.assignee is not None and worker != ask.assignee:
         raise NotClaimable(task.id, "other_assignee", f"it is {worker}'s")
     caps = caps_of(desk.settings, worker, live_of(desk.live()), own_cap=ask.worker_caps.get(worker), host_cap=None)
-    still_there = task.id in ending and lease_of(desk.tx, desk.board, task.id, task.last_run) is not None
-    refuse(desk, task, worker, host.id, caps, ending=still_there)
+    refuse(desk, task, worker, host.id, caps, ending=_is_ending(desk, task, host, gone))
     lock = ids.lock()
     event = claimed(
         desk, task, by="hand", worker=worker, lock_hash=ids.lock_hash(lock), host=host.id, boot=host.boot, caps=caps
@@ -88,6 +93,21 @@ def _claim(desk: Desk, task: Task, ask: HandClaim, by: tuple[Actor, Host], endin
         drafts.append(Draft.of(task.id, _binding(event.run, ask.pid, host), actor))
     desk.write(Decision(tuple(drafts)))
     return Granted(task.id, event.run, lock, event.lease_until)
+
+
+def _is_ending(desk: Desk, task: Task, host: Host, gone: frozenset[Key]) -> bool:
+    """Whether the last run's processes may still be there: its lease stands, and nobody saw them gone (RULES §7.7).
+
+    A run that ended between the look and the lock was seen alive, so it keeps its card.
+    """
+    if (task.id, task.last_run) in gone or lease_of(desk.tx, desk.board, task.id, task.last_run) is None:
+        return False
+    run = desk.run(task.id, task.last_run)
+    return run is not None and _spawned_on(run, host)
+
+
+def _spawned_on(run: Run, host: Host) -> bool:
+    return run.by == "spawn" and run.group is not None and run.group.host == host.id
 
 
 def _binding(run: int, pid: int, host: Host) -> WorkerBound:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final, Literal
 
 from kanban.commands import (
@@ -95,6 +96,9 @@ def edit(view: View, command: Edit, actor: Actor) -> Decision:
         return NOTHING
     if "title" in changes:
         said(changes["title"], "a title")
+    if "labels" in changes:
+        changes["labels"] = _labels(changes["labels"])
+    maybe_named(changes.get("tenant"), "a tenant")
     values = {name: value for name, value in changes.items() if name not in {"title", "body"}}
     edited = e.Edited(
         fields=tuple(sorted(changes)), values=values, title=changes.get("title"), body=changes.get("body")
@@ -109,7 +113,7 @@ def _created(command: Create) -> e.Created:
         assignee=maybe_named(command.assignee, "an assignee"),
         priority=command.priority,
         parents=_parents(command.parents),
-        labels=tuple(dict.fromkeys(named(label, "a label") for label in command.labels)),
+        labels=tuple(_labels(command.labels)),
         tenant=maybe_named(command.tenant, "a tenant"),
         max_retries=command.max_retries,
         max_runtime=command.max_runtime,
@@ -137,6 +141,11 @@ def _born_as_asked(view: View, command: Create, earlier: Recorded) -> bool:
     if event is None or (event.task, event.kind) != (earlier.task, "blocked"):
         return False
     return bool(event.words.get("reason") == command.blocked)
+
+
+def _labels(wanted: Iterable[str]) -> list[str]:
+    """Each label once."""
+    return list(dict.fromkeys(named(label, "a label") for label in wanted))
 
 
 def _parents(wanted: tuple[tuple[str, str], ...]) -> tuple[e.Parent, ...]:

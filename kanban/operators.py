@@ -135,6 +135,7 @@ def _block(view: View, command: Block, actor: Actor) -> Decision:
     refuse_closed(task)
     if command.reason is not None:
         said(command.reason, "a reason")
+    maybe_named(command.kind, "a kind of block")
     if task.run is not None:
         data, words = {"kind": command.kind}, {"reason": command.reason}
         return wish(view, task, "block", data=data, words=words, actor=actor, force=command.force)
@@ -221,6 +222,7 @@ def _board(view: View, command: Pause | Resume | SetPolicy, actor: Actor) -> Dec
     settings = view.settings
     match command:
         case Pause(scope, name, drain, reason):
+            maybe_named(name if scope != "board" else None, f"the name of a paused {scope}")
             if any((pause.scope, pause.name, pause.drain) == (scope, name, drain) for pause in settings.pauses):
                 return NOTHING
             return one("", e.Paused(scope=e.Scope(kind=scope, name=name), drain=drain, reason=reason), actor)

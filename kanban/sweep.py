@@ -103,10 +103,9 @@ class Sweeper:
                 failed |= {_card(step)} if done is None else set()
                 signals += done or []
             admission = self._admit(desk, self._candidates(tick, desk), watch, seen, most)
+            remaining = len(_remaining(watch, seen, self.here.host))
             for card in admission.starts:
-                claim = self._guarded(
-                    tick, desk, card.task.id, partial(self._claim, desk, card, _remaining(watch, seen))
-                )
+                claim = self._guarded(tick, desk, card.task.id, partial(self._claim, desk, card, remaining))
                 claims += [] if claim is None else [claim]
             keep_held(desk, admission, tick)
             changed = bool(steps or claims)
@@ -185,7 +184,7 @@ class Sweeper:
         booked: int = 0,
         steps: Iterable[Step] = (),
     ) -> Admission:
-        remain = [w for w in watch.ending if (s := seen.get((w.board, w.run.task, w.run.run))) and s.members]
+        remain = _remaining(watch, seen, self.here.host)
         ended = {step.run.task for step in steps if isinstance(step, Book)}
         live = snapshot.live(desk, desk.tx, self.here.host, ending=len(remain))
         if booked:
@@ -336,10 +335,15 @@ def _only_one(home: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def _remaining(watch: snapshot.Watch, seen: dict[Place, Any]) -> int:
-    """How many ended runs still have processes on this host: they keep their slots."""
-    places = ((watched.board, watched.run.task, watched.run.run) for watched in watch.ending)
-    return sum(place in seen and bool(seen[place].members) for place in places)
+def _remaining(watch: snapshot.Watch, seen: dict[Place, Any], host: str) -> list[snapshot.Watched]:
+    """The ended runs of this host that nobody saw gone: they keep their cards and their slots."""
+    ours = (w for w in watch.ending if w.run.group is not None and w.run.group.host == host)
+    return [w for w in ours if not _is_gone(seen.get((w.board, w.run.task, w.run.run)))]
+
+
+def _is_gone(seen: Any) -> bool:
+    """Whether the bound group was looked at, and was empty. Looked at before it was bound says nothing."""
+    return seen is not None and seen.presence is not None and not seen.members
 
 
 def _holds_slot(run: Run, host: str) -> bool:

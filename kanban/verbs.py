@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 from kanban import commands as c
-from kanban.claims import Granted, HandClaim, claim_by_hand, ending_cards
+from kanban.claims import Granted, HandClaim, claim_by_hand, seen_gone
 from kanban.decide import decide_beat
 from kanban.desk import Desk, again, at_desk
 from kanban.failpoints import reach
@@ -204,11 +204,11 @@ class Verbs(Questions):
         if self.own is not None:
             raise Forbidden("a worker claims nothing: it has its card", task=self.own[0], remedy="ask an operator")
         with self.look() as desk:
-            ending = ending_cards(desk, self.host)
+            gone = seen_gone(desk, self.host)
         caps = {name: worker.max_running for name, worker in self.loaded.config.assignees.items()}
         ask = HandClaim(task, assignee, pid, caps)
         with at_desk(self.engine, self.name, self.clock) as desk:
-            granted = claim_by_hand(desk, ask, self.actor, self.host, ending)
+            granted = claim_by_hand(desk, ask, self.actor, self.host, gone)
             reach("before-verb-commit")
         reach("after-verb-commit")
         return granted

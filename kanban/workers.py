@@ -23,7 +23,7 @@ from kanban.commands import (
     unmet,
 )
 from kanban.endings import ending
-from kanban.making import add_link, create, one, said
+from kanban.making import add_link, create, maybe_named, one, said
 from kanban.operators import completed
 from kanban.refusals import Forbidden, LostClaim, NotInReview, Unmet
 from ledger import events as e
@@ -149,6 +149,7 @@ def _block(view: View, command: Block, actor: Actor) -> Decision:
     assert command.claim is not None
     reason = said(command.reason, "a reason")
     run = proved(view, command.task, command.claim)
+    maybe_named(command.kind, "a kind of block")
     corrected = command.kind == "dependency" and not has_open_parent(view, run.task)
     event = blocked_by_worker(run, reason, command.kind, hold=corrected or command.kind != "dependency")
     if not run.open:
@@ -181,7 +182,8 @@ def _dependency(view: View, run: Run, reason: str) -> e.Blocked:
 
 def _review(view: View, command: AskReview, actor: Actor) -> Decision:
     run = proved(view, command.task, command.claim)
-    event = e.ReviewRequested(run=run.run, summary=command.summary, reviewer=command.reviewer)
+    reviewer = maybe_named(command.reviewer, "a reviewer")
+    event = e.ReviewRequested(run=run.run, summary=command.summary, reviewer=reviewer)
     return _ended(view, run, event, actor) if run.open else _repeated(view, run, event, actor)
 
 

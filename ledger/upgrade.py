@@ -59,7 +59,7 @@ def _check_size(engine: Engine, tx: Connection) -> None:
     """SQLite reads what is missing of a last page as zeros, and says nothing; a write-ahead log may have it whole."""
     page = tx.exec_driver_sql("PRAGMA page_size").scalar_one()
     path = _file(engine)
-    if path is not None and not _has_log(path) and path.stat().st_size % page:
+    if path is not None and not _has(path, "-wal", "-journal") and path.stat().st_size % page:
         raise StoreDamaged("the store is damaged: its last page was cut short", remedy="restore a copy")
 
 
@@ -67,7 +67,7 @@ def _check_size(engine: Engine, tx: Connection) -> None:
 def looking(engine: Engine) -> Iterator[Connection]:
     """One snapshot of what may be another program's: a write-ahead log beside it stays where it is."""
     path = _file(engine)
-    if path is None or not _has_log(path):
+    if path is None or not _has(path, "-wal"):
         with reading(engine) as tx:
             yield tx
         return
@@ -81,9 +81,10 @@ def _file(engine: Engine) -> Path | None:
     return None if engine.url.database is None else Path(engine.url.database)
 
 
-def _has_log(path: Path) -> bool:
-    """Whether SQLite is at work on the file, or was when it died: a log of pages that are not in it yet."""
-    return any(log.exists() and log.stat().st_size for log in (Path(f"{path}-wal"), Path(f"{path}-journal")))
+def _has(path: Path, *suffixes: str) -> bool:
+    """Whether SQLite is at work on the file, or was when it died: a log lies beside it."""
+    logs = [Path(f"{path}{suffix}") for suffix in suffixes]
+    return any(log.exists() and log.stat().st_size for log in logs)
 
 
 def upgrade(engine: Engine, metadata: MetaData | None = None) -> str:

@@ -262,6 +262,10 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("board", "task"),
         sqlite_with_rowid=False,
     )
+    # before tasks_claimable: of two indexes that cost the same SQLite takes the younger one
+    op.create_index(
+        "tasks_in_order", "tasks", ["board", sa.text("priority DESC"), "created_at", "task"], unique=False
+    )
     op.create_index(
         "tasks_claimable",
         "tasks",
@@ -273,9 +277,6 @@ def upgrade() -> None:
         postgresql_where=sa.text(
             "NOT archived AND outcome IS NULL AND run IS NULL AND hold_cause IS NULL AND lane <> 'triage' AND open_parents <= 0"
         ),
-    )
-    op.create_index(
-        "tasks_in_order", "tasks", ["board", sa.text("priority DESC"), "created_at", "task"], unique=False
     )
     op.create_index(
         "tasks_key",

@@ -466,24 +466,57 @@ class BoardMachine(RuleBasedStateMachine):
         """Workers end, somebody clears the way, time passes, and every host ticks: the board moves on."""
         for death in deaths:
             self._end_of(self._run(0), *death)
-        for scope, name in list(self.watch.pauses):
-            self._act(lambda board, scope=scope, name=name: board.resume(scope=scope, name=name))
+        self._everybody_may_start()
         self.clock.advance(seconds)
         for slot in ("a", "c"):
             self._tick(slot)
 
-    @rule(card=CARD, death=DEATHS, slot=st.sampled_from([*SLOTS]), again=st.integers(1, 3))
-    def a_card_is_tried(self, card: int, death: tuple[Death, str], slot: str, again: int) -> None:
-        """The same end, again and again, with time enough between them for any cooldown."""
-        for _ in range(again):
+    @rule(card=CARD, deaths=st.lists(DEATHS, min_size=1, max_size=3), slot=st.sampled_from([*SLOTS]))
+    def a_card_is_tried(self, card: int, deaths: list[tuple[Death, str]], slot: str) -> None:
+        """One end after the other, with time enough between them for any cooldown."""
+        for death in deaths:
             for key in [key for key in self.watch.open if key[0] == self._card(card)]:
                 self._end_of(key, *death)
             self.clock.advance(100)
             self._tick(slot)
 
-    @rule(slot=st.sampled_from([*SLOTS]), at=st.sampled_from(DEADLY))
-    def a_sweep_dies(self, slot: str, at: str) -> None:
+    @rule(
+        number=st.integers(0, 9), verb=st.sampled_from(["review", "review", "changes", "block", "complete"]),
+        hand=st.booleans(), orphaned=st.booleans(),
+    )  # fmt: skip
+    def a_worker_lingers(self, number: int, verb: str, hand: bool, orphaned: bool) -> None:
+        """A worker uses its verb and does not end; its card is made free again, and everybody wants it."""
+        self._everybody_may_start()
+        key = self._run(number)
+        if key is None or key not in self.air.locks:
+            return
+        self._act(lambda board: self._said(board, key, self.air.locks[key], verb))
+        if orphaned:
+            self.air.supervisor_killed(key)
+        self._act(lambda board: self._ordered(board, key[0], "reopen" if verb == "complete" else "unblock"))
+        if hand:
+            self.a_claim_by_hand(self.cards.index(key[0]), None, False)  # type: ignore[call-arg]
+        for slot in ("a", "c"):
+            self._tick(slot)
+
+    def _everybody_may_start(self) -> None:
+        for scope, name in list(self.watch.pauses):
+            self._act(lambda board, scope=scope, name=name: board.resume(scope=scope, name=name))
+
+    def _something_to_start(self, number: int) -> None:
+        """Nothing is paused, and a card waits for a tick."""
+        self._everybody_may_start()
+        if len(self.cards) < 8:
+            self.a_card("ann", [], 2, None, "work", None)  # type: ignore[call-arg]
+        else:
+            for verb in ("reopen", "unblock", "back"):
+                self._act(lambda board, verb=verb: self._ordered(board, self._card(number), verb))
+        self._look()
+
+    @rule(slot=st.sampled_from([*SLOTS]), at=st.sampled_from(DEADLY), number=CARD)
+    def a_sweep_dies(self, slot: str, at: str, number: int) -> None:
         """A dispatcher is killed in the middle of its tick; what was not committed is not there."""
+        self._something_to_start(number)
         before = self._position()
         self._tick(slot, at=at, act=self._dies)
         if self.notes is None and at in {"before-apply-commit"}:
@@ -496,6 +529,7 @@ class BoardMachine(RuleBasedStateMachine):
     )  # fmt: skip
     def a_tick_is_disturbed(self, slot: str, at: str, number: int, what: str) -> None:
         """Somebody acts between two steps of a tick."""
+        self._something_to_start(number)
         self.disturbed = True
         self._tick(slot, at=at, act=lambda: self._meddle(slot, number, what))
 

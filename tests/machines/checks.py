@@ -178,24 +178,29 @@ class Watch:
             if event.kind not in ENDS or key not in self.open:
                 continue
             self.ended[key] = event.kind
-            idle = 0
-            for asked in self.open.pop(key)["stops"]:
-                if asked.facts["wish"] is not None:
-                    idle += self._wish_kept(asked, events, notes)
+            wished = [asked for asked in self.open.pop(key)["stops"] if asked.facts["wish"] is not None]
+            for place, asked in enumerate(wished):
+                wish = asked.facts["wish"]
+                again = any(wish | {"actor": ""} == one.facts["wish"] | {"actor": ""} for one in wished[:place])
+                self._wish_kept(asked, events, notes, again=again)
 
-    def _wish_kept(self, asked: Recorded, events: list[Recorded], notes: Iterable[str] | None) -> bool:
+    def _wish_kept(
+        self, asked: Recorded, events: list[Recorded], notes: Iterable[str] | None, *, again: bool
+    ) -> None:
         wish, card = asked.facts["wish"], self.naive.cards[asked.task]
         mine = [event for event in events if event.task == asked.task and event.actor_name == wish["actor"]["name"]]
         verb, data = wish["verb"], wish["data"]
         if mine:
             refused = [event.facts["block_kind"] == "wish_refused" for event in mine if event.kind == "blocked"]
             assert APPLIES[verb] in {event.kind for event in mine} or any(refused), f"{asked.position}: not applied"
-            return False
+            return
+        if again:  # true by the wish before it, whatever came then
+            return
         done = any(event.kind == "completed" and event.task == asked.task for event in events)
         if done and verb != "archive":
             named = any(f"(position {asked.position})" in note for note in notes or ())
             assert notes is None or named, f"{asked.position}: an idle wish that nobody was told of"
-            return True
+            return
         true = {
             "assign": lambda: card["names"].get(data["role"]) == data["to"],
             "schedule": lambda: card["scheduled"] == data["not_before"],
@@ -204,7 +209,6 @@ class Watch:
             "complete": lambda: False,
         }
         assert true[verb](), f"{asked.position}: the wish to {verb} is gone"
-        return False
 
     # What is stored
 

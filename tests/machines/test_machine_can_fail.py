@@ -77,14 +77,9 @@ def a_renewal_is_not_written(tx, board, task, run, *, until, beat=None):
 # The plan
 
 
-@fault((plan, "held_by_cap"))
-def a_sweep_ignores_the_caps_of_assignees(_):
+@fault((plan, "held_by_cap"), (plan, "_full"))
+def a_sweep_ignores_the_caps(*_):
     return None
-
-
-@fault((plan, "_full"))
-def a_sweep_ignores_the_caps_of_board_and_host(*_):
-    return False
 
 
 @fault((sweep, "decide_step"))

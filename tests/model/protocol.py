@@ -15,7 +15,7 @@
     is refused                  workers._late: the run of that lock is over; the card does not change
     wishes, archives            wishes.wish: one transaction, acknowledged once it commits; endings._grant does it
     pauses                      operators._board: one transaction
-    claims by hand              claims.claim_by_hand: one transaction, after a look at processes (claims.ending_cards)
+    claims by hand              claims.claim_by_hand: one transaction, after a look at processes (claims.seen_gone)
     ends, dies, reboots,        accidents: processes may end at any step, so the sweep's signals need none of their own
       leaves a stray
 
@@ -23,8 +23,8 @@ Time is left out: what may happen after a while may happen at once. A claim is u
 sees it, and a lease may run out wherever no tick has renewed it. Only this is said of time: when lease and grace are
 over, a supervisor that lives has ended its group (RULES §7.4; on one host no lease of a spawned run matters).
 
-The model is of RULES. Two of its guards are not in the code so far, and their stories in `test_protocol` are what may
-happen until then: `watch of the lease` (wanted once hosts share a store) and `look at open runs`.
+The model is of RULES. One of its guards is not in the code so far, and its story in `test_protocol` is what may happen
+until then: `watch of the lease`, wanted once hosts share a store.
 
 Left out: budgets, cooldowns, parents (`tests/rules` walks through them), caps, and all that only says why.
 """
@@ -53,7 +53,10 @@ STANDS_FOR: Final = {
     "wishes to archive": ("kanban/wishes.py", "return Decision((Draft.of(task.id, asked, actor),))"),
     "archives": ("kanban/archiving.py", "drafts = [_archived(task.id, command, actor)]"),
     "pauses": ("kanban/operators.py", "e.Paused("),
-    "claims by hand": ("kanban/claims.py", "refuse(desk, task, worker, host.id, caps, ending=still_there)"),
+    "claims by hand": (
+        "kanban/claims.py",
+        "refuse(desk, task, worker, host.id, caps, ending=_is_ending(desk, task, host, gone))",
+    ),
 }
 """Where each step stands in the code: a text that its file has once, spaces and line ends aside."""
 ACCIDENTS: Final = frozenset({"ends", "ends and leaves a stray", "dies", "reboots", "runs out"})
@@ -200,7 +203,8 @@ class Protocol:
             case "looks":
                 yield f"sweeper {s} looks", self._looked(state, s, "applies")
             case "applies":
-                yield from self._applies(state, s, me.seen)
+                for what, cards, then in _applied(self, s, state.cards, me.seen, state.paused):
+                    yield f"sweeper {s} applies{what}", _with_sweeper(State(cards, *state[1:]), s, then)
             case "launches":
                 yield self._launches(state, s, me)
             case "binds":
@@ -214,25 +218,6 @@ class Protocol:
 
     def _looked(self, state: State, s: int, then: str) -> State:
         return _with_sweeper(state, s, Sweeper(then, tuple(_seen(self, s, card) for card in state.cards)))
-
-    def _applies(self, state: State, s: int, seen: tuple[str, ...]) -> Iterator[Step]:
-        for settled in product(*(_settled(self, s, card, saw) for card, saw in zip(state.cards, seen, strict=True))):
-            told = [f" books {c}.{len(card.runs) - 1}" for c, (_, card, booked) in enumerate(settled) if booked]
-            cards, claims = [card for _, card, _ in settled], []
-            for c, card in enumerate(cards):
-                room = len(claims) < self.most and sum(len(card.runs) for card in cards) < self.in_all
-                if room and not state.paused and self._claimable(card, seen[c]):
-                    cards[c] = card._replace(runs=(*card.runs, Run(s)))
-                    claims.append((c, len(card.runs)))
-                    told.append(f" claims {c}.{len(card.runs)}")
-            then = Sweeper("launches", (), tuple(claims)) if claims else IDLE
-            after = State(tuple(cards), state.sweepers, *state[2:])
-            yield f"sweeper {s} applies{':' * bool(told)}{','.join(told)}", _with_sweeper(after, s, then)
-
-    def _claimable(self, card: Card, saw: str) -> bool:
-        if self.without == "second look at a claim":
-            return "+" in saw and len(card.runs) < self.runs
-        return _free(self, card) and ("a" not in saw or self.without == "fence of an ending")
 
     def _launches(self, state: State, s: int, me: Sweeper) -> Step:
         c, r = next((c, r) for c, r in me.claims if state.cards[c].runs[r].process == NOTHING)
@@ -319,18 +304,44 @@ def _look(protocol: Protocol, s: int, run: Run) -> str:
 
 
 @cache
-def _settled(protocol: Protocol, s: int, card: Card, saw: str) -> tuple[tuple[str, Card, bool], ...]:
+def _applied(
+    protocol: Protocol, s: int, before: tuple[Card, ...], seen: tuple[str, ...], paused: bool
+) -> tuple[tuple[str, tuple[Card, ...], Sweeper], ...]:
+    """What one transaction of a tick may come to: each card settled, then claims while there is room."""
+    found = []
+    for settled in product(*(_settled(protocol, s, card, saw) for card, saw in zip(before, seen, strict=True))):
+        told = [f" books {c}.{len(card.runs) - 1}" for c, (card, booked) in enumerate(settled) if booked]
+        cards, claims = [card for card, _ in settled], []
+        for c, card in enumerate(cards):
+            room = len(claims) < protocol.most and sum(len(each.runs) for each in cards) < protocol.in_all
+            if room and not paused and _claimable(protocol, card, seen[c]):
+                cards[c] = card._replace(runs=(*card.runs, Run(s)))
+                claims.append((c, len(card.runs)))
+                told.append(f" claims {c}.{len(card.runs)}")
+        then = Sweeper("launches", (), tuple(claims)) if claims else IDLE
+        found.append((":" * bool(told) + ",".join(told), tuple(cards), then))
+    return tuple(found)
+
+
+def _claimable(protocol: Protocol, card: Card, saw: str) -> bool:
+    if protocol.without == "second look at a claim":
+        return "+" in saw and len(card.runs) < protocol.runs
+    return _free(protocol, card) and ("a" not in saw or protocol.without == "fence of an ending")
+
+
+@cache
+def _settled(protocol: Protocol, s: int, card: Card, saw: str) -> tuple[tuple[Card, bool], ...]:
     """What a tick may make of the card's last run: left or renewed, or booked."""
     last = len(card.runs) - 1
     look = saw[last] if 0 <= last < len(saw) else ""
-    stays, booked = ("stays", card, False), ("ends", _ended(card), True) if card.runs else None
+    stays, booked = (card, False), (_ended(card), True) if card.runs else None
     stale = protocol.without == "second look" and look in {"g", "u"}
     if booked is None or look in {"", "+"} or not (card.open or stale):
         return (stays,)
     run = card.runs[-1]
     match look:
         case "a":
-            return (("renewed", _changed(card, last, leased=True), False),)
+            return ((_changed(card, last, leased=True), False),)
         case "g":
             return (booked,)
         case "u":
@@ -414,6 +425,12 @@ def _changed(card: Card, r: int, **changes: int) -> Card:
 @cache
 def _renamed(card: Card) -> Card:
     return card._replace(runs=tuple(run if run is PAST else run._replace(by=1 - run.by) for run in card.runs))
+
+
+def forget() -> None:
+    """Let go of what is known of cards."""
+    for known in (_seen, _applied, _settled, _alone, _wished, _renamed):
+        known.cache_clear()
 
 
 # What happens to the state

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.model.checker import check
-from tests.model.protocol import ACCIDENTS, FAULTS, RULES, STANDS_FOR, Protocol, one_worker_a_card
+from tests.model.protocol import ACCIDENTS, FAULTS, RULES, STANDS_FOR, Protocol, forget, one_worker_a_card
 
 ROOT = Path(__file__).parents[2]
 MOST = 200_000
@@ -40,6 +40,7 @@ def _without_collector():
     gc.disable()
     yield
     checked.cache_clear()
+    forget()
     gc.enable()
 
 

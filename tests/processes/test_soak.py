@@ -4,6 +4,7 @@ import os
 import random
 import time
 from collections import Counter
+from contextlib import suppress
 
 from ledger.errors import Refusal
 from tests.fleets import sh
@@ -63,10 +64,8 @@ def _one_act(fleet, chance, cards, loops):
         lambda: (fleet.board.pause(drain=True), time.sleep(0.2), fleet.board.resume()),
         lambda: _killed(fleet, chance, loops),
     ]
-    try:
+    with suppress(Refusal):  # a rule that says no is an answer
         chance.choice(acts)()
-    except Refusal:
-        pass  # a rule said no: that is an answer
 
 
 def _killed(fleet, chance, loops):

@@ -1,6 +1,10 @@
 """A fault on one card is that card's alone: the others go on, and the log stays true (RULES §7)."""
 
+import pytest
+
+import kanban.verbs
 from kanban.desk import Desk
+from kanban.refusals import NotClaimable
 from tests.fleets import sh
 
 
@@ -42,4 +46,25 @@ def test_no_signal_is_sent_without_the_event_that_must_stand_before_it(fleet, mo
 
     assert [error["task"] for error in tick.errors] == [card]
     assert tick.stopped == []
+    assert fleet.workers(card)
+
+
+def test_a_claim_by_hand_waits_for_a_worker_that_ended_its_run_after_the_look(fleet, monkeypatch):
+    """§7.7: while the last run's group has a live member its card is `ending`, also if the verb came just now."""
+    fleet.staff({"w": {"command": sh("sleep 30")}})
+    card = fleet.create()
+    fleet.sweep()
+    worker, lock = fleet.another(), fleet.lock(card)
+    look = kanban.verbs.seen_gone
+
+    def then_the_verb(*what):
+        gone = look(*what)
+        worker.review(card, "please look", reviewer="eve", lock=lock)
+        return gone
+
+    monkeypatch.setattr(kanban.verbs, "seen_gone", then_the_verb)
+    with pytest.raises(NotClaimable) as refused:
+        fleet.board.claim(card)
+
+    assert refused.value.reason == "ending"
     assert fleet.workers(card)
