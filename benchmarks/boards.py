@@ -123,31 +123,35 @@ def copied(store: Store, home: Path) -> Store:
 
 
 def mixed(home: Path, kinds: Kinds, bindings: Iterable[Binding] = (), *, long: bool = False) -> Store:
-    """A board of *kinds*; running cards are bound to *bindings* in turn (without: claimed by hand, under `LOCK`).
+    """A board of *kinds*; running cards are bound to *bindings* in turn (without: under `LOCK`, on another host).
 
-    Waiting cards wait for the first card, which is blocked, and the first of them for a running one as well, so
-    that each running card has one child. *long*: a done card has the twenty events of the long log, else four.
+    A waiting card has up to four parents: the first card, which is blocked, another blocked one, a done one, and,
+    for the first of them, a running one, so that each running card has one child. *long*: a done card has the twenty
+    events of the long log, else four.
     """
-    store = new_store(home)
+    store, bound = new_store(home), list(bindings)
     ids = iter(range(1, 10**9))
-    gate, bound = card_id(next(ids)), list(bindings)
-    running = [card_id(next(ids)) for _ in range(kinds.running)]
-    spread = random.Random(7).sample(range(kinds.done), kinds.done)
+    named = {
+        status: [card_id(next(ids)) for _ in range(getattr(kinds, status))]
+        for status in ("running", "blocked", "done", "todo", "ready")
+    }
+    blockers, dones, running = named["blocked"], named["done"], named["running"]
+
+    def parents(place: int) -> list[str]:
+        found = {blockers[0], blockers[place % len(blockers)], *running[place : place + 1]}
+        return sorted(found | ({dones[place % len(dones)]} if dones else set()))
 
     def histories() -> Iterator[tuple[str, list[list[Draft]]]]:
-        yield gate, [[created(0), blocked()]]
+        for place, card in enumerate(blockers):
+            yield card, [[created(place), blocked()]]
         for place, card in enumerate(running):
-            binding = bound[place % len(bound)] if bound else None
-            yield card, [[created(place), *claimed(1, binding)]]
-        for place in range(kinds.todo):
-            parents = (gate, running[place]) if place < len(running) else (gate,)
-            yield card_id(next(ids)), [[created(place, parents=parents)]]
-        for place in range(kinds.ready):
-            yield card_id(next(ids)), [[created(place)]]
-        for place in range(kinds.blocked - 1):
-            yield card_id(next(ids)), [[created(place), blocked()]]
-        for place in spread:
-            yield card_id(next(ids)), twenty(place) if long else [[created(place), *claimed(1), completed(1)]]
+            yield card, [[created(place), *claimed(1, bound[place % len(bound)] if bound else None)]]
+        for place, card in enumerate(dones):
+            yield card, twenty(place) if long else [[created(place), *claimed(1), completed(1)]]
+        for place, card in enumerate(named["todo"]):
+            yield card, [[created(place, parents=parents(place))]]
+        for place, card in enumerate(named["ready"]):
+            yield card, [[created(place)]]
 
     fill(store, histories())
     engine = open_store(store.url)

@@ -30,7 +30,7 @@ class Completing:
 
     def __init__(self, store: Store) -> None:
         self.board: Board = store.open()
-        self.cards = [card_id(number) for number in range(2, RUNNING + 2)]
+        self.cards = [card_id(number) for number in range(1, RUNNING + 1)]
         self.board.comment(self.cards[0], "the first write of a connection")
 
     def complete(self, card: str) -> None:

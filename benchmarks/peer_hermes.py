@@ -36,9 +36,11 @@ class Asked:
         random.Random(7).shuffle(order)
         for number, (status, card) in enumerate(order):
             self._card(number, card, status, pids[number % len(pids)] if pids else os.getpid())
-        gate = (cards["blocked"] or cards["running"])[0]
-        links = [(gate, child) for child in cards["todo"]]
-        links += zip(cards["running"], cards["todo"], strict=False)
+        blocked, done = cards["blocked"], cards["done"]
+        links = list(zip(cards["running"], cards["todo"], strict=False))
+        for place, child in enumerate(cards["todo"]):  # as `mixed` of the ledger's boards
+            parents = [blocked[0], blocked[place % len(blocked)], *([done[place % len(done)]] if done else [])]
+            links += [(parent, child) for parent in parents]
         self.db.executemany("INSERT OR IGNORE INTO task_links VALUES (?, ?)", links)
         self.db.execute("COMMIT")
         self.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -78,7 +78,7 @@ class Out:
 
 
 def print_json(value: dict[str, Any]) -> None:
-    """*value* on one line; what stdout cannot encode, a terminal obeys or a reader takes for a line's end is escaped."""
+    """*value* on one line; what stdout cannot encode, a terminal obeys or a reader takes for an end is escaped."""
     encoding = (sys.stdout.encoding or "ascii").lower()
     text = json.dumps(value, ensure_ascii=not encoding.startswith("utf"), default=str, allow_nan=False)
     _write(sys.stdout, f"{_ODD.sub(_escaped, text)}\n")

@@ -93,8 +93,14 @@ def _instant(written: datetime, zone: tzinfo) -> int:
 
 
 def show_local(at: int, zone: tzinfo) -> str:
-    """*at* (microseconds UTC) as a table shows it, to the second; the zone stands in the table's heading."""
-    return moment(at).astimezone(zone).strftime("%Y-%m-%d %H:%M:%S")
+    """*at* (microseconds UTC) as a table shows it, to the second; the zone stands in the table's heading.
+
+    Where the year 10000 has begun in *zone*, which nobody can write, it is shown in UTC.
+    """
+    try:
+        return moment(at).astimezone(zone).strftime("%Y-%m-%d %H:%M:%S")
+    except OverflowError:
+        return moment(at).strftime("%Y-%m-%d %H:%M:%SZ")
 
 
 def zone_name(at: int, zone: tzinfo) -> str:

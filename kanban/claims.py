@@ -18,7 +18,6 @@ from ledger import ids
 from ledger.errors import InvalidInput
 from ledger.events import Actor, WorkerBound
 from ledger.recorded import Draft
-from projections.leases import lease_of
 from projections.run import Run
 from projections.task import Task
 
@@ -58,12 +57,13 @@ def seen_gone(desk: Desk, host: Host) -> frozenset[Key]:
 
 def claim_by_hand(desk: Desk, ask: HandClaim, actor: Actor, host: Host, gone: frozenset[Key]) -> Granted:
     """Open a run for the caller. Raises `Taken`, `NotClaimable`, `Paused`, `NothingToDo`; one transaction."""
+    ending = _ending_cards(desk, host, gone)
     if ask.task is not None:
-        return _claim(desk, known(desk, ask.task), ask, (actor, host), gone)
+        return _claim(desk, known(desk, ask.task), ask, (actor, host), ending)
     refused: Paused | None = None
     for task in _next(desk, ask, host.id):
         try:
-            return _claim(desk, task, ask, (actor, host), gone)
+            return _claim(desk, task, ask, (actor, host), ending)
         except Paused as pause:
             refused = refused or pause
         except (Ruled, Taken):
@@ -77,13 +77,13 @@ def _next(desk: Desk, ask: HandClaim, host: str) -> Iterable[Task]:
             yield task
 
 
-def _claim(desk: Desk, task: Task, ask: HandClaim, by: tuple[Actor, Host], gone: frozenset[Key]) -> Granted:
+def _claim(desk: Desk, task: Task, ask: HandClaim, by: tuple[Actor, Host], ending: frozenset[str]) -> Granted:
     actor, host = by
     worker = task.worker or maybe_named(ask.assignee, "a worker") or actor.name
     if ask.assignee is not None and worker != ask.assignee:
         raise NotClaimable(task.id, "other_assignee", f"it is {worker}'s")
     caps = caps_of(desk.settings, worker, live_of(desk.live()), own_cap=ask.worker_caps.get(worker), host_cap=None)
-    refuse(desk, task, worker, host.id, caps, ending=_is_ending(desk, task, host, gone))
+    refuse(desk, task, worker, host.id, caps, ending=task.id in ending)
     lock = ids.lock()
     event = claimed(
         desk, task, by="hand", worker=worker, lock_hash=ids.lock_hash(lock), host=host.id, boot=host.boot, caps=caps
@@ -95,15 +95,13 @@ def _claim(desk: Desk, task: Task, ask: HandClaim, by: tuple[Actor, Host], gone:
     return Granted(task.id, event.run, lock, event.lease_until)
 
 
-def _is_ending(desk: Desk, task: Task, host: Host, gone: frozenset[Key]) -> bool:
-    """Whether the last run's processes may still be there: its lease stands, and nobody saw them gone (RULES §7.7).
+def _ending_cards(desk: Desk, host: Host, gone: frozenset[Key]) -> frozenset[str]:
+    """The cards of which a run, be it the last or not, may still have processes here (RULES §7.7).
 
-    A run that ended between the look and the lock was seen alive, so it keeps its card.
+    Its lease stands, and nobody saw it gone: one that ended between the look and the lock was seen alive.
     """
-    if (task.id, task.last_run) in gone or lease_of(desk.tx, desk.board, task.id, task.last_run) is None:
-        return False
-    run = desk.run(task.id, task.last_run)
-    return run is not None and _spawned_on(run, host)
+    watched = [w.run for w in snapshot.watch(desk.tx, desk.board).ending if w.board == desk.board]
+    return frozenset(run.task for run in watched if _spawned_on(run, host) and (run.task, run.run) not in gone)
 
 
 def _spawned_on(run: Run, host: Host) -> bool:

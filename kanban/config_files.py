@@ -7,7 +7,7 @@ import stat
 import tomllib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from pydantic import ValidationError
 
@@ -15,6 +15,8 @@ from kanban.config_faults import fault_of, syntax_fault, unknown_key
 from kanban.config_models import Config, ConfigFault
 
 FILE = "ledger.toml"
+LARGEST = 2**20
+"""Bytes: a larger file would take minutes to parse."""
 
 
 def given(environ: Mapping[str, str], name: str) -> str | None:
@@ -46,7 +48,10 @@ def private_files(
 
 def _text(path: Path) -> str | None:
     try:
-        return _decoded(path, path.read_bytes())
+        with open(path, "rb", opener=_without_waiting) as opened:
+            if not stat.S_ISREG(os.fstat(opened.fileno()).st_mode):
+                raise ConfigFault("cannot be read: it is not a regular file", file=path)
+            return _decoded(path, _bytes_of(path, opened))
     except (FileNotFoundError, NotADirectoryError):
         return None
     except OSError as fault:
@@ -73,11 +78,18 @@ def _text_opened(path: Path) -> tuple[str | None, str | None]:
     try:
         with open(path, "rb", opener=_without_waiting) as opened:
             reason = _distrust(os.fstat(opened.fileno()))
-            return (None, reason) if reason else (_decoded(path, opened.read()), None)
+            return (None, reason) if reason else (_decoded(path, _bytes_of(path, opened)), None)
     except FileNotFoundError:  # a dangling link
         return None, "it is a link to nothing"
     except OSError as fault:
         raise ConfigFault(f"cannot be read: {fault.strerror}", file=path) from None
+
+
+def _bytes_of(path: Path, opened: BinaryIO) -> bytes:
+    raw = opened.read(LARGEST + 1)
+    if len(raw) > LARGEST:
+        raise ConfigFault(f"is larger than {LARGEST // 2**20} MiB: that is no settings file", file=path)
+    return raw
 
 
 def _without_waiting(path: str, flags: int) -> int:

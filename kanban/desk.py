@@ -14,9 +14,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, Engine, Table, bindparam, delete, select
 
 from kanban.commands import Decision
-from ledger.clock import Clock
+from ledger.clock import SECOND, Clock
 from ledger.database import hold_board, reading, writing
-from ledger.errors import WrongExpectedVersion
+from ledger.errors import LedgerError, WrongExpectedVersion
 from ledger.events import ENDINGS
 from ledger.prepared import Prepared
 from ledger.recorded import Draft, Recorded
@@ -29,6 +29,11 @@ from projections.settings import Settings
 from projections.task import Task
 
 _TRIES = 3
+_LATEST = 250_246_800_000 * SECOND  # about the year 9900
+
+
+class ClockBroken(LedgerError):
+    """The clock stands so far in the future that nothing can be dated: nothing was done."""
 
 
 class Desk:
@@ -38,7 +43,7 @@ class Desk:
         self.tx = tx
         self.board = board
         self._head = head(tx, board)
-        self._now = max(now, self._head.at)
+        self._now = _datable(max(now, self._head.at))
         self._settings: Settings | None = None
         self._tasks: dict[str, Task | None] = {}
 
@@ -143,6 +148,13 @@ class Desk:
             return False
         run = self.run(event.task, event.run or 0)
         return run is not None and run.by == "spawn" and run.group is not None
+
+
+def _datable(now: int) -> int:
+    """*now*; past the year 9900 leases and cooldowns would end where no calendar can say when."""
+    if now > _LATEST:
+        raise ClockBroken(f"this machine's clock says {now // SECOND} seconds since 1970", remedy="set the clock")
+    return now
 
 
 def _in(table: Table, *names: str) -> list[ColumnElement[bool]]:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, func, select, text
+from sqlalchemy import Column, Connection, Table, func, select, text, tuple_
 
 from kanban.admission import Live, live_of
 from kanban.commands import Ahead, View, known, unmet
@@ -54,11 +54,8 @@ def watch(tx: Connection, board: str) -> Watch:
     query = select(RUNS, LEASES.c.lease_until.label("leased"), LEASES.c.last_beat).select_from(joined)
     errors: list[tuple[str, str]] = []
     open_rows = tx.execute(query.where(RUNS.c.board == board, RUNS.c.ended_by.is_(None))).mappings().all()
-    ending_rows = tx.execute(
-        select(RUNS, LEASES.c.lease_until.label("leased"), LEASES.c.last_beat)
-        .select_from(LEASES.join(RUNS, joined.onclause))
-        .where(RUNS.c.ended_by.is_not(None))
-    ).mappings()
+    leased = tuple_(*_key(RUNS)).in_(select(*_key(LEASES)))  # else SQLite walks every run that there ever was
+    ending_rows = tx.execute(query.where(leased, RUNS.c.ended_by.is_not(None))).mappings().all()
     return Watch(tuple(_watched(open_rows, errors)), tuple(_watched(ending_rows, errors)), tuple(errors))
 
 
@@ -148,6 +145,10 @@ def _watched(rows: Iterable[Mapping[Any, Any]], errors: list[tuple[str, str]]) -
         leased = row["leased"]
         until = run.lease_until if leased is None else leased
         yield Watched(row["board"], run, Lease(until, row["last_beat"], leased is not None))
+
+
+def _key(table: Table) -> tuple[Column[Any], ...]:
+    return table.c.board, table.c.task, table.c.run
 
 
 def _unreadable(what: str, fault: Exception) -> str:

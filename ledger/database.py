@@ -155,6 +155,8 @@ def _translated() -> Iterator[None]:
 def _of_store(fault: BaseException) -> StoreFault | None:
     """What *fault* says of the whole store, or none where it is that of one statement."""
     driver = fault.orig if isinstance(fault, DBAPIError) else fault
+    if "could not decode" in str(driver).lower():
+        return None  # one row that holds no text
     found = _translate(driver, str(driver)) if isinstance(driver, _driver.Error) else None
     return found if isinstance(found, StoreBusy | StoreDamaged | StoreFull) else None
 
@@ -167,7 +169,7 @@ def _translate(fault: Exception, text: str) -> Exception:
             return StoreFull(
                 f"the store cannot be written: {text}", remedy="free space or mend permissions, then retry"
             )
-        case low if "malformed" in low or "not a database" in low or "corrupt" in low:
+        case low if any(said in low for said in ("malformed", "not a database", "corrupt", "could not decode")):
             return StoreDamaged(f"the store is damaged: {text}", remedy="stop all writers and restore a copy")
         case low if "no such table" in low or "no such column" in low:
             return StoreDamaged(f"the store lacks a table: {text}", remedy="ledger db status")

@@ -1,4 +1,4 @@
-"""A disk that is full, and folders that may not be written: one line, nothing half written, nothing claimed for nothing."""
+"""A disk that is full, and folders that may not be written: one line, and nothing half written or half claimed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ LONG = "x" * 200_000
 
 
 def in_child(argv, *prepare):
-    """`ledger` *argv* in a process of its own, where *prepare* has been called: limits and users cannot be taken back."""
+    """`ledger` *argv* in a process of its own after *prepare*: limits and users cannot be taken back."""
     read_end, write_end = os.pipe()
     child = os.fork()
     if child == 0:
@@ -46,7 +46,7 @@ def in_child(argv, *prepare):
                 step()
             with redirect_stdout(out), redirect_stderr(err):
                 code = run(argv)
-        except BaseException as fault:  # the parent is to see it
+        except BaseException as fault:  # noqa: BLE001 – the parent is to see it
             code, out = -1, io.StringIO(repr(fault))
         with os.fdopen(write_end, "wb") as pipe:
             pickle.dump((code, out.getvalue(), err.getvalue()), pipe)
@@ -131,7 +131,9 @@ def test_a_write_that_runs_out_of_room_in_the_middle_is_no_write(ledger, cards, 
 def small_disk(folder, size):
     """A file system of *size* KiB at *folder*; skipped where none can be mounted."""
     folder.mkdir(exist_ok=True)
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", folder], capture_output=True, check=False)
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={size}k", "tmpfs", folder], capture_output=True, check=False
+    )
     if mounted.returncode:
         pytest.skip("no file system can be mounted here")
     try:

@@ -46,10 +46,11 @@ CARDS = ("ready", "running", "blocked", "done", "review", "triage", "child", "ar
 # What is typed
 
 GARBAGE = ("", " ", "none", "t_", "t_nowhere", "-", "--", "-x", "--no-such-flag", "a\0b", "\udcff", "\x1b[2J", "'; --",
-           "../../x", "%s{0}{task}", "é" * 300, "‮txet", "🧑‍🚀", "\N{COMBINING ACUTE ACCENT}", "a\r\nb\x85c\u2028d",
-           "x" * 20_000, "*", "[]", "null", "=", "--json", "@")  # fmt: skip
+           "../../x", "%s{0}{task}", "é" * 300, "\u202etxet", "🧑‍🚀", "\N{COMBINING ACUTE ACCENT}",
+           "a\r\nb\x85c\u2028d", "x" * 20_000, "*", "[]", "null", "=", "--json", "@")  # fmt: skip
 NUMBERS = ("0", "-1", "1", "2", "3", "9", "1000000000", "1000000001", "2147483648", "9223372036854775807",
-           "9223372036854775808", "1" + "0" * 30, "1e5", "NaN", "inf", " 1 ", "١", "0x10", "1_0", "+1", "1.0", "")  # fmt: skip
+           "9223372036854775808", "1" + "0" * 30, "1e5", "NaN", "inf", " 1 ", "١", "0x10", "1_0", "+1", "1.0",
+           "")  # fmt: skip
 DURATIONS = ("0", "1", "90", "5m", "1h30m", "2d", "520w", "521w", "3650d", "3651d", "-5m", "1e3", "m", "٣m", "none", "",
              "9" * 400)  # fmt: skip
 TIMES = ("now", "+2h", "+0", "tomorrow 09:00", "25:00", "1970-01-01T00:00:00Z", "1969-12-31T23:59:59Z",
@@ -218,8 +219,6 @@ STARTED = re.compile(r'pid"?:? ([0-9]+)')
 
 def told_well(argv, code, out, err):
     """What every answer owes: a code of the table, no traceback, and with --json one JSON object."""
-    if os.environ.get("STAT"):
-        with open("/tmp/cruel/stat","a") as f: f.write(f"{argv[0]} {code} {(out+err)[:110]!r} {argv[:7]!r:.150}\n")
     told = (argv, code, out[-2_000:], err[-2_000:])
     assert code in CODES, told
     assert "internal" not in err.partition(":")[0], told

@@ -1,4 +1,4 @@
-"""Ids, numbers, durations and instants at their edges and past them: a clear answer, and nothing that cannot be read again."""
+"""Ids, numbers, durations and instants at their edges and past them: what was typed, or a clear refusal."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from cli import output
 
 HUGE = str(10**30)
 NUMBERS = {
-    "0": 0, "-1": None, "1": 1, "-0": 0, "007": 7, "999999999": 999_999_999, "1000000000": 10**9, "1000000001": None,
-    "2147483648": None, "9223372036854775808": None, HUGE: None, "": None, " ": None, "1e5": None, "NaN": None,
-    "inf": None, "1.5": None, "0x10": None, "1_0": None, "١٢": None, "१": None, "²": None, "½": None, "--": None,
+    "0": 0, "-1": -1, "1": 1, "007": 7, "999999999": 999_999_999, "1000000000": 10**9, "1000000001": 10**9 + 1,
+    "2147483648": 2**31, "9223372036854775808": 2**63, HUGE: 10**30, "": None, " ": None, "1e5": None, "NaN": None,
+    "inf": None, "1.5": None, "0x10": None, "١٢": None, "१": None, "²": None, "½": None,
 }  # fmt: skip
 """What is typed → the number that it is, none where it is none of this program's."""
 PLACES = {
     ("edit", "CARD", "--priority", "?"): (-(10**9), 10**9), ("create", "a", "--priority", "?"): (-(10**9), 10**9),
     ("create", "a", "--max-retries", "?"): (1, 10**9), ("edit", "CARD", "--max-retries", "?"): (1, 10**9),
-    ("list", "--limit", "?"): (1, 10**6), ("events", "--after", "?"): (0, 2**62), ("sweep", "--dry-run", "--max", "?"): (0, 10**9),
+    ("list", "--limit", "?"): (1, 10**6), ("events", "--after", "?"): (0, 2**62), ("sweep", "--dry-run", "--max",
+    "?"): (0, 10**9),
     ("policy", "--failure-limit", "?"): (1, 10**9), ("policy", "--max-running", "?"): (1, 10**9),
     ("progress", "CARD", "--tokens", "?", "--lock", "LOCK"): (0, 10**15),
 }  # fmt: skip
@@ -34,9 +35,7 @@ def test_a_number_is_what_was_typed_or_is_refused(ledger, argv):
         if number is not None and least <= number <= most:
             assert said.code == 0, (text, said)
         else:
-            assert said.code == 2 or (said.code, text) == (0, "-1"), (text, said)
-            assert said.code == 0 or said.error["message"], (text, said)
-            assert said.code == 2 or least < 0, (text, said)
+            assert (said.code, bool(said.error["message"])) == (2, True), (text, said)
     for number in (least, most):
         assert ledger(*({"CARD": card, "LOCK": lock, "?": str(number)}.get(word, word) for word in argv)).code == 0
     for number in (least - 1, most + 1):
@@ -45,8 +44,10 @@ def test_a_number_is_what_was_typed_or_is_refused(ledger, argv):
 
 
 @pytest.mark.parametrize("text", ["0", "-1", "2147483648", "9223372036854775808", HUGE, "", "١", "1e5", "NaN"])
-@pytest.mark.parametrize("argv", [("claim", "CARD", "--pid", "?"), ("accept", "CARD", "?"), ("log", "CARD", "--run", "?"),
-                                  ("heartbeat", "CARD", "--run", "?", "--lock", "l")], ids=lambda argv: argv[0])  # fmt: skip
+@pytest.mark.parametrize("argv", [("claim", "CARD", "--pid", "?"), ("accept", "CARD", "?"), ("log", "CARD", "--run",
+"?"),
+                                  ("heartbeat", "CARD", "--run", "?", "--lock", "l")],
+                                  ids=lambda argv: argv[0])  # fmt: skip
 def test_a_run_or_a_process_that_cannot_be_is_refused(ledger, argv, text):
     """2: such a number names nothing."""
     card = ledger.create("a")
@@ -56,9 +57,12 @@ def test_a_run_or_a_process_that_cannot_be_is_refused(ledger, argv, text):
 
 
 DURATIONS = {
-    "1": 1, "90": 90, " 5m ": 300, "1h30m": 5_400, "2d": 172_800, "1w": 604_800, "520w": 314_496_000, "3650d": 315_360_000,
-    "0" * 500 + "7s": 7, "0": None, "0s": None, "-1": None, "-5m": None, "3651d": None, HUGE: None, "9" * 5_000 + "s": None,
-    "1e5": None, "NaN": None, "5 m": None, "m": None, "1m1h": None, "1.5h": None, "٣m": None, "５m": None, "": None, " ": None,
+    "1": 1, "90": 90, " 5m ": 300, "1h30m": 5_400, "2d": 172_800, "1w": 604_800, "520w": 314_496_000,
+    "3650d": 315_360_000,
+    "0" * 500 + "7s": 7, "0": None, "0s": None, "-1": None, "-5m": None, "3651d": None, HUGE: None,
+    "9" * 5_000 + "s": None,
+    "1e5": None, "NaN": None, "5 m": None, "m": None, "1m1h": None, "1.5h": None, "٣m": None, "５m": None, "": None,
+    " ": None,
     "1h\n": 3_600,
 }  # fmt: skip
 
@@ -83,8 +87,10 @@ TIMES = {
     "1970-01-01T00:00:00Z": "1970-01-01T00:00:00.000000Z", "1970-01-01T01:00": "1970-01-01T00:00:00.000000Z",
     "9999-12-31T22:59:59Z": "9999-12-31T22:59:59.000000Z", "2026-03-29T02:30": "2026-03-29T01:30:00.000000Z",
     "2026-10-25T02:30": "2026-10-25T00:30:00.000000Z", "2024-02-29": "2024-02-28T23:00:00.000000Z",
-    "2026-06-30T23:59:59.999999999Z": "2026-06-30T23:59:59.999999Z", "2026-01-01t00:00:00z": "2026-01-01T00:00:00.000000Z",
-    "2026-01-01T00:00:00+23:59": "2025-12-31T00:01:00.000000Z", "2026-06-30T23:59:60Z": None, "1969-12-31T23:59:59Z": None,
+    "2026-06-30T23:59:59.999999999Z": "2026-06-30T23:59:59.999999Z",
+    "2026-01-01t00:00:00z": "2026-01-01T00:00:00.000000Z",
+    "2026-01-01T00:00:00+23:59": "2025-12-31T00:01:00.000000Z", "2026-06-30T23:59:60Z": None,
+    "1969-12-31T23:59:59Z": None,
     "0001-01-01": None, "0000-01-01": None, "-0001-01-01": None, "-2026-01-01": None, "10000-01-01": None,
     "9999-12-31T23:59:59-00:01": None, "2025-02-29": None, "2026-13-01": None, "2026-01-01T24:00": None,
     "2026-01-01T00:00+24:00": None, "24:00": None, "9:60": None, HUGE: None, "1767225600": None, "+" + HUGE: None,
@@ -98,14 +104,17 @@ def test_an_instant_is_what_was_typed_or_is_refused(ledger, text):
     card = ledger.create("a")
     said = ledger("schedule", card, "--json", "--", text)
     assert said.code == (2 if TIMES[text] is None else 0), said
-    if said.code == 0:
-        assert said.json["task"]["scheduled"] == said.json["understood"] == TIMES[text]
+    if said.code != 0:
+        return
+    assert said.json["task"]["scheduled"] == said.json["understood"] == TIMES[text]
     for argv in (("show", card), ("list",), ("why", card), ("board",), ("events",), ("sweep", "--dry-run"), ("stats",)):
         ledger.ok(*argv)
         ledger.ok(*argv, "--json")
 
 
-@pytest.mark.parametrize("zone", ["Pacific/Kiritimati", "Pacific/Niue", "UTC", "No/Such_Zone", "", ":", "\x1b[2J", "../../etc/passwd"])
+@pytest.mark.parametrize(
+    "zone", ["Pacific/Kiritimati", "Pacific/Niue", "UTC", "No/Such_Zone", "", ":", "\x1b[2J", "../../etc/passwd"]
+)
 def test_the_last_instant_is_shown_in_every_zone(ledger, monkeypatch, zone):
     """East of Greenwich the year 10000 has begun: it cannot be written, and that is no reason to fail."""
     card = ledger.create("a")
@@ -113,17 +122,58 @@ def test_the_last_instant_is_shown_in_every_zone(ledger, monkeypatch, zone):
     output.zone.cache_clear()
     said = ledger("schedule", card, "9999-12-31T23:59:59.999999Z")
     assert said.code == 0, said
-    for argv in (("show", card), ("list",), ("why", card), ("events",), ("sweep",), ("sweep", "--dry-run"), ("schedule", card, "1970-01-01T00:00Z"), ("show", card)):
+    for argv in (
+        ("show", card),
+        ("list",),
+        ("why", card),
+        ("events",),
+        ("sweep",),
+        ("sweep", "--dry-run"),
+        ("schedule", card, "1970-01-01T00:00Z"),
+        ("show", card),
+    ):
         said = ledger.ok(*argv)
         assert "\x1b" not in said.out + said.err
 
 
-@pytest.mark.parametrize("word", ["", " ", "t_", "t_" + "x" * 10_000, "T_ABC", "t_\N{CYRILLIC SMALL LETTER A}", "١", "-", "--", "%", "_", "*", "' OR 1=1 --", "../..", "default", "none"])
+@pytest.mark.parametrize(
+    "word",
+    [
+        "",
+        " ",
+        "t_",
+        "t_" + "x" * 10_000,
+        "T_ABC",
+        "t_\N{CYRILLIC SMALL LETTER A}",
+        "١",
+        "-",
+        "--",
+        "%",
+        "_",
+        "*",
+        "' OR 1=1 --",
+        "../..",
+        "default",
+        "none",
+    ],
+)
 def test_an_id_of_no_card_is_not_found(ledger, word):
     """5, or 2 for what is no id at all; never another card, never a folder."""
     card = ledger.create("a")
     before = ledger.position()
-    for argv in (("show",), ("why",), ("runs",), ("log",), ("events",), ("archive",), ("stop",), ("reopen",), ("claim",), ("unblock",), ("complete",)):
+    for argv in (
+        ("show",),
+        ("why",),
+        ("runs",),
+        ("log",),
+        ("events",),
+        ("archive",),
+        ("stop",),
+        ("reopen",),
+        ("claim",),
+        ("unblock",),
+        ("complete",),
+    ):
         said = ledger(*argv, "--json", "--", word)
         assert said.code in {2, 5}, (argv, said)
         assert said.error["message"]

@@ -1,8 +1,10 @@
-"""What people type: refused by name where no store could keep it, else kept to the letter and harmless to a terminal."""
+"""What people type: refused by name where no store could keep it, else kept to the letter, and shown harmless."""
 
 from __future__ import annotations
 
 import json
+import os
+from contextlib import suppress
 from typing import get_args, get_origin
 
 import pytest
@@ -120,15 +122,19 @@ def test_any_other_text_is_kept_to_the_letter_and_shown_harmless(ledger, text):
     assert ledger.json("replay", "--strict")["divergences"] == []
 
 
-@pytest.mark.parametrize("letter", [*CONTROL[:30:6], *CONTROL[30::5], "\u2028", "\u202e"], ids=lambda letter: f"U+{ord(letter):04X}")
+@pytest.mark.parametrize(
+    "letter", [*CONTROL[:30:6], *CONTROL[30::5], "\u2028", "\u202e"], ids=lambda letter: f"U+{ord(letter):04X}"
+)
 def test_names_hold_no_control_characters(ledger, letter):
     """Assignees, labels, tenants, keys and kinds are compared by eye: 2. An actor's name is shown harmless."""
     card, reviewed = ledger.create("a"), ledger.create("b")
     lock = ledger.json("claim", reviewed)["lock"]
     for argv in (
-        ("create", "a", "--label", f"a{letter}b"), ("edit", card, "--label", f"a{letter}b"), ("assign", card, f"a{letter}b"),
+        ("create", "a", "--label", f"a{letter}b"), ("edit", card, "--label", f"a{letter}b"), ("assign", card,
+        f"a{letter}b"),
         ("create", "a", "--assignee", f"a{letter}b"), ("create", "a", "--tenant", f"a{letter}b"),
-        ("create", "a", "--key", f"a{letter}b"), ("pause", "--assignee", f"a{letter}b"), ("edit", card, "--tenant", f"a{letter}b"),
+        ("create", "a", "--key", f"a{letter}b"), ("pause", "--assignee", f"a{letter}b"), ("edit", card, "--tenant",
+        f"a{letter}b"),
         ("block", card, "why", "--kind", f"a{letter}b"), ("claim", "--next", "--assignee", f"a{letter}b"),
         ("review", reviewed, "--reviewer", f"a{letter}b", "--lock", lock),
     ):  # fmt: skip
@@ -174,9 +180,8 @@ def test_what_a_worker_wrote_is_shown_harmless(fleet):
         "[assignees.noisy]\ncommand = ['printf', '\\033[2J\\a\\302\\205bye\\r\\nend\\n\\377']\n"
     )
     pid = fleet.json("sweep")["claimed"][0]["pid"]
-    import os
-
-    os.waitpid(pid, 0)
+    with suppress(ChildProcessError):
+        os.waitpid(pid, 0)
     fleet.ok("sweep")
     assert "bye" in fleet.json("runs", card)["runs"][0]["last_words"]
     for argv in (("runs", card), ("show", card), ("why", card), ("events", card)):

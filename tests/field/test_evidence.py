@@ -63,7 +63,7 @@ def test_a_record_still_counts_when_the_claimer_is_gone(world):
 
 
 def test_a_vanished_process_on_the_same_boot_is_a_crash(world):
-    """B17: RULES §6 where the report says orphaned: the supervisor bears witness without its claimer, so silence counts."""
+    """B17: RULES §6, where the report says neutral: a supervisor outlives its claimer, so its silence counts."""
     world.create()
     world.claim()
     assert die(world) == "crashed"

@@ -90,7 +90,7 @@ def test_a_result_is_readable_after_the_parent_was_archived(fleet):
 
 
 def test_a_child_of_a_parked_parent_says_whom_it_waits_for(fleet, ledger):
-    """B31: a review created below the card that waits for it: `why`, claim, completion and doctor all name the parent."""
+    """B31: a review below the card that waits for it: `why`, claim, completion and doctor name the parent."""
     parent = fleet.create("work", assignee=None)
     granted = fleet.board.claim(parent)
     fleet.board.block(parent, "look at it", kind="review", lock=granted.lock)

@@ -104,7 +104,7 @@ def test_a_card_that_is_born_blocked_stays_blocked(ledger, fleet):
 
 
 def test_a_key_that_is_repeated_does_not_park_a_card_again(world):
-    """B09: the same request again is the first answer: an unblocked card is not blocked by it, nor a parked one freed."""
+    """B09: the same request again is the first answer: it blocks no unblocked card and frees no parked one."""
     request = Create("t_a", "x", assignee="builder", key="k", blocked="wait")
     world.do(request)
     assert world.do(request).replayed == "t_a"

@@ -51,7 +51,7 @@ def test_a_machine_that_slept_kills_nobody(world):
 
 
 def test_a_worker_that_will_not_die_keeps_its_card(world):
-    """B11: TERM, KILL, KILL…: ten ticks, one run, no second one; then it dies, is booked once, and another may begin."""
+    """B11: TERM, KILL, KILL…: ten ticks, one run; then it dies, is booked once, and another may begin."""
     world.create(max_retries=9)
     world.claim()
     world.happened(given.stop_requested(1, "operator"))
@@ -202,7 +202,7 @@ def test_a_worker_that_only_seems_busy_is_stalled(world):
 
 
 def test_a_beat_that_comes_too_late_is_told_so(fleet):
-    """B55: stalled for longer than lease and grace; another has the card: the beat is lost, the result kept, not taken."""
+    """B55: stalled beyond lease and grace, another has the card: the beat is lost, the result kept, not taken."""
     card = fleet.create(assignee=None)
     first = fleet.board.claim(card)
     fleet.clock.advance(LEASE + GRACE + 1)

@@ -1,5 +1,6 @@
 """Verbs for every known repair, so that nobody touches a row; and what `why` and `doctor` tell to run (RULES §8)."""
 
+import re
 import stat
 
 import pytest
@@ -57,11 +58,13 @@ def test_every_standstill_names_a_verb_that_works(ledger, fleet, how):
     card = stuck(ledger, fleet, how)
     told = ledger.json("why", card)["try"]
     assert told.startswith("ledger "), told
-    for part in told.replace(", or ", ", then ").split(", then "):
+    for part in re.split(", then |, or |, (?=ledger)", told):
         filled = part.removeprefix("ledger ").replace("…", "because").replace("ANOTHER", "other").replace("NAME", "w")
         argv = ["7" if word == "N" else word for word in filled.split()]
+        if argv[0] == "log":
+            continue  # it follows a run for as long as that lasts
         said = ledger(*argv)
-        assert said.code == (5 if argv[0] == "log" else 0), (part, said)
+        assert said.code == 0, (part, said)
         if ledger.json("show", card)["task"]["status"] not in {"blocked", "done", "archived", "running"}:
             break
     assert fleet.board.replay().divergences == ()

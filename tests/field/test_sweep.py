@@ -128,7 +128,7 @@ LEAVES = (
 
 @pytest.mark.parametrize("end", ["complete", "block", "archive"])
 def test_no_tree_outlives_its_card(fleet, end):
-    """B29: two children in the group, one in a session of its own: the group is ended after its grace, the other named."""
+    """B29: two children in the group, one outside it: the group is ended after its grace, the other is named."""
     fleet.staff({"w": {"command": sh(LEAVES)}})
     card = fleet.create()
     fleet.sweep()
@@ -196,7 +196,7 @@ def test_an_idle_tick_a_full_one_and_a_locked_one_look_different(ledger, fleet):
 
 
 def test_a_queue_is_no_alarm_and_a_missing_sweep_is_seen(fleet):
-    """B40: behind a full board a card is `at_capacity`; when each host last ticked, and with how many errors, is stored."""
+    """B40: behind a full board a card is `at_capacity`; when each host last ticked, with what errors, is stored."""
     fleet.board.set_policy(max_running=1)
     cards = [fleet.create() for _ in range(3)]
     fleet.board.claim(cards[0])
@@ -225,7 +225,7 @@ def files(home):
 
 
 def test_a_preview_changes_nothing_and_comes_true(fleet):
-    """B41: one live at a cap of nine, nine ready: eight are told, no byte moves, no signal goes out; then those eight."""
+    """B41: one live at a cap of nine, nine ready: eight are told, no byte moves; then those eight start."""
     fleet.staff({"w": {"command": sh("touch ready; exec sleep 300")}}, max_running=9)
     running = fleet.create()
     fleet.sweep()
@@ -295,7 +295,7 @@ def test_what_cannot_start_uses_no_slot(world):
 
 
 def test_a_card_that_cooled_down_is_not_put_behind_the_queue(world):
-    """B43: what waited keeps its place: by age of the card, not by its last change; an edit of priority acts at once."""
+    """B43: what waited keeps its place: by the age of the card, not by its last change."""
     world.create("t_old")
     world.attempt("t_old", "rate_limited")
     world.later(4_000)
@@ -306,7 +306,7 @@ def test_a_card_that_cooled_down_is_not_put_behind_the_queue(world):
 
 
 def test_boards_of_one_host_share_its_cap(fleet):
-    """B43: RULES know one order a board and one cap a host: a full host starts nothing on any board, and frees for all."""
+    """B43: RULES know one order a board and one cap a host: a full host starts nothing on any board."""
     fleet.staff({"w": {"command": sh("exec sleep 300")}}, max_running=1)
     fleet.found("z")
     busy, urgent = fleet.board, fleet.another("z")

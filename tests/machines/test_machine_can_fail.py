@@ -129,14 +129,14 @@ def only_the_last_wish_counts(run):
     return [stop.position for stop in run.stops if stop.wish][-1:]
 
 
-@fault((snapshot, "claimable"))
-def a_cooldown_is_over_at_once(task, now):
-    return cards.claimable(task._replace(not_before=None), now)
+@fault((plan, "_held"))
+def a_sweep_asks_for_nothing_but_caps(*_):
+    return None, None
 
 
-@fault((claims, "lease_of"))
+@fault((claims, "_ending_cards"))
 def a_claim_by_hand_ignores_what_is_ending(*_):
-    return None
+    return frozenset()
 
 
 @fault((desk, "writing"))

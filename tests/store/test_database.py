@@ -1,4 +1,4 @@
-"""Stores that go wrong under the program's hands: files taken away, replaced, cut short, and waits that are broken off."""
+"""Stores that go wrong under the program's hands: taken away, replaced, damaged; and waits that are broken off."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import threading
 import pytest
 from pydantic import ValidationError
 from sqlalchemy import text
+from sqlalchemy.exc import OperationalError
 
 from ledger import database, gate
 from ledger.errors import (
@@ -114,47 +115,98 @@ def test_text_that_is_none_is_damage(store):
     store.append(given.created())
     store.sql("UPDATE tasks SET lane = CAST(x'ff' AS TEXT)")
     with pytest.raises(StoreDamaged, match="the store is damaged"), database.reading(store.engine) as tx:
-        list(tx.execute(text("SELECT lane FROM tasks")))
+        tx.execute(text("SELECT lane FROM tasks")).all()
 
 
-def test_facts_with_something_behind_them_are_a_divergence(store):
-    """RULES §9: the stored text is not what was hashed, and it is not read as if it were."""
+def test_a_broken_schema_that_cannot_even_be_told_is_damage(store):
+    """What SQLite itself says of it is no UTF-8 either."""
+    store.engine.dispose()
+    other = database.sqlite_module().connect(store.path)
+    other.execute("PRAGMA writable_schema=ON")
+    other.execute("UPDATE sqlite_schema SET name = CAST(x'ff' AS TEXT), sql = 'CREATE' WHERE name = 'tasks_claimable'")
+    other.commit()
+    other.close()
+    with pytest.raises(StoreDamaged, match="the store is damaged"), database.reading(store.engine) as tx:
+        head(tx, "b")
+
+
+def test_a_file_whose_last_page_was_cut_short_is_damage(store):
+    """SQLite reads what is missing as zeros, and says nothing."""
+    store.append(given.created(body="x" * 9_000))
+    store.engine.dispose()
+    with store.path.open("rb+") as file:
+        file.truncate(store.path.stat().st_size - 100)
+    with pytest.raises(StoreDamaged, match="cut short"):
+        open_store(store.url)
+
+
+@pytest.mark.parametrize("facts", ["'{} x'", "''", "' '"], ids=["something behind", "nothing", "a blank"])
+def test_facts_that_are_no_json_are_a_divergence_of_their_card(store, facts):
+    """RULES §9: named at their position; the rest of the log is audited all the same."""
     store.append(given.created())
-    store.append(given.commented())
+    store.append(given.created(), task="t_b")
     store.engine.dispose()
     other = database.sqlite_module().connect(store.path)
     other.execute("DROP TRIGGER events_no_update")
-    other.execute("UPDATE events SET facts = facts || 'x' WHERE position = 2")
+    other.execute(f"UPDATE events SET facts = {facts} WHERE position = 2")
     other.commit()
     other.close()
-    found = replay(store.engine, "b").divergences
-    assert any(each.position == 2 for each in found)
+    verdict = replay(store.engine, "b")
+    assert {found.position for found in verdict.divergences if found.task == "t_a"} == {2}
+    assert verdict.events == 3
 
 
 # A part that fails alone
 
 
+def put(tx, store, task, *, expected=0, body="x"):
+    """Append a card inside the transaction *tx*."""
+    drafts = [given.draft(given.created(body=body), task=task)]
+    ledgers.log.append(tx, "b", drafts, expected=expected, at=store.clock())
+
+
+def put_in_part(tx, store, *tasks, **more):
+    """Append *tasks* in a part of *tx* of their own; the last as *more* says."""
+    with database.savepoint(tx):
+        for task in tasks[:-1]:
+            put(tx, store, task)
+        put(tx, store, tasks[-1], **more)
+
+
 def test_a_part_that_is_refused_is_undone_and_the_rest_stands(store):
     """One card's fault does not cost the others of a tick."""
     with database.writing(store.engine) as tx:
-        kept = [given.draft(given.created(), task="t_a")]
-        ledgers.log.append(tx, "b", kept, expected=0, at=store.clock())
-        with pytest.raises(WrongExpectedVersion), database.savepoint(tx):
-            undone = [given.draft(given.created(), task="t_b")]
-            ledgers.log.append(tx, "b", undone, expected=0, at=store.clock())
-            ledgers.log.append(tx, "b", undone, expected=7, at=store.clock())
-    assert [event.task for event in store.read()] == ["", "t_a"]
+        put(tx, store, "t_a")
+        with pytest.raises(WrongExpectedVersion):
+            put_in_part(tx, store, "t_b", "t_c", expected=7)
+        put_in_part(tx, store, "t_d")
+    assert [event.task for event in store.read()] == ["", "t_a", "t_d"]
+
+
+def test_a_row_that_holds_no_text_is_the_fault_of_its_part_alone(store):
+    """The store goes on: the other cards of a tick are not that card's."""
+    store.append(given.created())
+    store.sql("UPDATE tasks SET lane = CAST(x'ff' AS TEXT)")
+    with database.writing(store.engine) as tx:
+        with pytest.raises(OperationalError, match="decode"), database.savepoint(tx):
+            tx.execute(text("SELECT lane FROM tasks")).all()
+        put(tx, store, "t_b")
+    assert [event.task for event in store.read()] == ["", "t_a", "t_b"]
+
+
+def on_a_full_disk(store):
+    """Go on after a part that met a full disk, as if it were a card's own fault."""
+    with database.writing(store.engine) as tx:
+        put(tx, store, "t_a")
+        pages = tx.exec_driver_sql("PRAGMA page_count").scalar()
+        tx.exec_driver_sql(f"PRAGMA max_page_count={pages}")
+        put_in_part(tx, store, "t_b", body="x" * 100_000)
 
 
 def test_a_full_disk_in_a_part_ends_the_whole(store):
     """SQLite has rolled everything back by then: what came after would stand alone."""
-    with pytest.raises(StoreFull), database.writing(store.engine) as tx:
-        pages = tx.exec_driver_sql("PRAGMA page_count").scalar()
-        tx.exec_driver_sql(f"PRAGMA max_page_count={pages}")
-        with database.savepoint(tx):
-            for number in range(50):
-                draft = given.draft(given.created(body="x" * 4_000), task=f"t_{number}")
-                ledgers.log.append(tx, "b", [draft], expected=0, at=store.clock())
+    with pytest.raises(StoreFull):
+        on_a_full_disk(store)
     store.engine.dispose()
     assert [event.task for event in store.read()] == [""]
 
@@ -162,7 +214,7 @@ def test_a_full_disk_in_a_part_ends_the_whole(store):
 # Waiting for the gate
 
 
-class Interrupted(Exception):  # noqa: N818
+class Interrupted(Exception):
     """What an alarm, or Ctrl-C, raises in the middle of a wait."""
 
 
