@@ -209,11 +209,14 @@ def stop(
     ctx: typer.Context,
     task: CardId,
     *,
+    run: Annotated[
+        int | None, typer.Option("--run", min=1, max=LARGEST, help="Only if this run is live.", show_default=False)
+    ] = None,
     reason: Annotated[str, typer.Option(help="Why, for the log.")] = "stopped by an operator",
 ) -> None:
     """End a card's run, and block the card until a person unblocks it."""
     call = call_of(ctx)
-    answer = call.board.stop(task, reason=reason)
+    answer = call.board.stop(task, run=run, reason=reason)
     asked = f"run {answer.task['run']} was asked to stop: the sweep ends it and blocks the card"
     call.answer(answer, notes=() if answer.task["run"] is None else [asked])
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kanban.commands import NOTHING, Archive, Decision, View, known
+from kanban.commands import NOTHING, Archive, Decision, View, known, met
 from kanban.refusals import ChoiceNeeded, LiveClaim
 from kanban.wishes import wish
 from ledger import events as e
@@ -46,7 +46,7 @@ def cascaded(view: View, root: Task) -> list[Task]:
             child = view.task(link.child)
             if child is None or child.closed or child.id in going:
                 continue
-            unsatisfied = [above for above in view.parents(child.id) if not _met(view, above)]
+            unsatisfied = [above for above in view.parents(child.id) if not met(view, above)]
             if unsatisfied and all(above.parent in going for above in unsatisfied):
                 going[child.id] = child
                 found.append(child)
@@ -75,11 +75,6 @@ def _waiting(view: View, task: Task) -> list[Link]:
     links = [link for link in view.children(task.id) if not satisfied(task.outcome, link.require)]
     children = ((link, view.task(link.child)) for link in links)
     return [link for link, child in children if child is not None and not child.closed]
-
-
-def _met(view: View, link: Link) -> bool:
-    parent = view.task(link.parent)
-    return parent is not None and satisfied(parent.outcome, link.require)
 
 
 def _archived(task: str, command: Archive, actor: Actor) -> Draft:

@@ -117,6 +117,8 @@ class Block:
     kind: str | None = None
     force: bool = False
     claim: Credential | None = None
+    only_run: int | None = None
+    """Meant for that run alone: refused once another, or none, is open."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +335,7 @@ def known(view: View, task: str) -> Task:
 def unmet(view: View, task: str) -> list[str]:
     """The parents of *task* that are not satisfied, by id."""
     waits = view.parents(task)
-    return [link.parent for link in waits if not _met(view, link)]
+    return [link.parent for link in waits if not met(view, link)]
 
 
 def has_open_parent(view: View, task: str) -> bool:
@@ -347,6 +349,7 @@ def system(actor: Actor) -> Actor:
     return Actor(kind="system", name="ledger", host=actor.host)
 
 
-def _met(view: View, link: Link) -> bool:
+def met(view: View, link: Link) -> bool:
+    """Whether the link's parent is done with the outcome that it requires (RULES §3)."""
     parent = view.task(link.parent)
     return parent is not None and satisfied(parent.outcome, link.require)

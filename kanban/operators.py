@@ -34,6 +34,7 @@ from kanban.refusals import (
     AlreadyDone,
     Forbidden,
     LiveClaim,
+    LostClaim,
     NoLateResult,
     NotDone,
     NotInReview,
@@ -136,6 +137,8 @@ def _block(view: View, command: Block, actor: Actor) -> Decision:
     if command.reason is not None:
         said(command.reason, "a reason")
     maybe_named(command.kind, "a kind of block")
+    if command.only_run is not None and command.only_run != task.run:
+        raise LostClaim(task.id, command.only_run, current=task.run)
     if task.run is not None:
         data, words = {"kind": command.kind}, {"reason": command.reason}
         return wish(view, task, "block", data=data, words=words, actor=actor, force=command.force)

@@ -114,9 +114,12 @@ class Verbs(Questions):
             desk.write(decision)
         return self._answer(desk, command.task, changed=bool(decision.drafts))
 
-    def stop(self, task: str, *, reason: str = "stopped by an operator") -> Answer:
-        """End the card's run, if there is one, and block the card until a person unblocks it."""
-        return self.do(c.Block(task, reason, force=True))
+    def stop(self, task: str, *, run: int | None = None, reason: str = "stopped by an operator") -> Answer:
+        """End the card's run, if there is one, and block the card until a person unblocks it.
+
+        With *run* it is meant for that run alone: `LostClaim` once another, or none, is open.
+        """
+        return self.do(c.Block(task, reason, force=True, only_run=run))
 
     def accept(self, task: str, run: int) -> Answer:
         """Complete the card with the late result of *run*."""

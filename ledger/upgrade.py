@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from sqlalchemy import Connection, Engine, MetaData, inspect, text
 
@@ -16,6 +16,9 @@ from ledger.schema import REVISION
 
 if TYPE_CHECKING:
     from alembic.config import Config
+
+
+_SECTOR: Final = 512  # bytes: no page of SQLite's is smaller
 
 
 def open_store(url: str) -> Engine:
@@ -45,8 +48,9 @@ def check_revision(engine: Engine, url: str) -> None:
 
 def revision(engine: Engine) -> str | None:
     """The revision that the store's tables have, or none where there are none. Raises `StoreDamaged`."""
+    _check_size(engine, _SECTOR)
     with looking(engine) as tx:
-        _check_size(engine, tx)
+        _check_size(engine, tx.exec_driver_sql("PRAGMA page_size").scalar_one())
         if not inspect(tx).has_table("alembic_version"):
             return None
         found = tx.execute(text("SELECT version_num FROM alembic_version")).scalar()
@@ -55,12 +59,12 @@ def revision(engine: Engine) -> str | None:
     return found
 
 
-def _check_size(engine: Engine, tx: Connection) -> None:
+def _check_size(engine: Engine, page: int) -> None:
     """SQLite reads what is missing of a last page as zeros, and says nothing; a write-ahead log may have it whole."""
-    page = tx.exec_driver_sql("PRAGMA page_size").scalar_one()
     path = _file(engine)
     if path is not None and not _has(path, "-wal", "-journal") and path.stat().st_size % page:
-        raise StoreDamaged("the store is damaged: its last page was cut short", remedy="restore a copy")
+        said = "the store is damaged: file is not a database, or its last page was cut short"
+        raise StoreDamaged(said, remedy="restore a copy")
 
 
 @contextmanager

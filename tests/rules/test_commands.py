@@ -34,6 +34,7 @@ from kanban.refusals import (
     DeadParent,
     Forbidden,
     LiveClaim,
+    LostClaim,
     NoLateResult,
     NotDone,
     NotInReview,
@@ -894,3 +895,19 @@ def test_the_verbs_of_a_run_are_not_an_operators():
     claim = world.claim()
     with pytest.raises(Forbidden):
         decide_as_operator(world, AskReview("t_a", claim.proof), given.OPERATOR)
+
+
+def test_a_stop_that_names_a_run_reaches_no_other():
+    """RULES §8: a stop meant for run 1 leaves run 2 alone."""
+    world = board()
+    world.claim()
+
+    world.refuses(LostClaim, Block("t_a", "enough", force=True, only_run=2))
+    assert [draft.kind for draft in world.do(Block("t_a", "enough", force=True, only_run=1)).drafts] == [
+        "stop_requested"
+    ]
+
+
+def test_a_stop_for_a_run_that_is_over_does_not_block_the_card():
+    """RULES §8: nothing is open, so there is nothing to stop."""
+    board().refuses(LostClaim, Block("t_a", "enough", force=True, only_run=1))
