@@ -232,6 +232,8 @@ class Sweeper:
             case Book() | AskStop() | Lift():
                 decision = decide_step(desk, step, self.actor, self._observer)
                 recorded = desk.write(decision)
+                if isinstance(step, Book):  # its processes were seen gone: an end by `on_success` keeps no lease either
+                    leases.release(desk.tx, desk.board, step.run.task, step.run.run)
                 report(tick, step, [event.kind for event in recorded], decision.notes)
             case Signal():
                 return [step]

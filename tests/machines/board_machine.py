@@ -146,9 +146,10 @@ class BoardMachine(RuleBasedStateMachine):
 
         stack.enter_context(mock.patch.object(Desk, "write", written))
         stack.enter_context(mock.patch.object(Desk, "_append", appended))
-        for name, module in list(sys.modules.items()):
-            if name.startswith("kanban.") and getattr(module, "reach", None) is failpoints.reach:
-                stack.enter_context(mock.patch.object(module, "reach", self._reached))
+        reach = failpoints.reach
+        passing = [module for name, module in sys.modules.items() if name.startswith("kanban.")]
+        for module in [module for module in passing if getattr(module, "reach", None) is reach]:
+            stack.enter_context(mock.patch.object(module, "reach", self._reached))
         stack.enter_context(mock.patch.object(ids, "task_id", self._minted))
         stack.enter_context(mock.patch("os.fsync", lambda _: None))
 

@@ -238,3 +238,16 @@ def test_a_worker_in_python_has_the_verbs_of_its_run(fleet):
     assert (completed.actor_kind, completed.actor_name, completed.run) == ("worker", "w", 1)
     assert fleet.runs(card)[0]["usage"]["tokens"] == 12
     until(lambda: not fleet.members(card))
+
+
+def test_the_tick_that_books_a_clean_exit_as_done_tidies_its_scratch_folder(fleet):
+    """§7: the group was seen empty, so nothing has to wait for another tick."""
+    fleet.staff({"w": {"command": sh("exit 0"), "on_success": "complete"}})
+    card = fleet.create()
+    fleet.sweep()
+    until(lambda: not fleet.members(card))
+    tick = fleet.sweep()
+
+    assert [booked["outcome"] for booked in tick.booked] == ["complete"]
+    assert tick.idle
+    assert not fleet.scratch(card).exists()
