@@ -330,14 +330,16 @@ def here(home: Path, pid: int, start_tick: int) -> Binding:
 
 @contextmanager
 def workers(count: int) -> Iterator[list[int]]:
-    """*count* live processes, each the leader of its group."""
-    started = [subprocess.Popen(["sleep", "3600"], start_new_session=True) for _ in range(count)]
+    """*count* live processes, each the leader of its group; they wait for a word, and end with this process too."""
+    quiet, pipe = subprocess.DEVNULL, subprocess.PIPE
+    started = [
+        subprocess.Popen(["cat"], stdin=pipe, stdout=quiet, stderr=quiet, start_new_session=True) for _ in range(count)
+    ]
     try:
         yield [process.pid for process in started]
     finally:
         for process in started:
-            process.kill()
-            process.wait()
+            process.communicate()
 
 
 def bindings_of(home: Path, pids: list[int]) -> list[Binding]:

@@ -17,6 +17,7 @@ for module in (
 
 CODES = {
     "LedgerError": 1, "HostUnknown": 1, "SpawnFailed": 1, "WorkspaceFault": 1, "CopyThere": 1, "RestoreRefused": 1,
+    "ClockBroken": 1,
     "InvalidInput": 2, "InvalidText": 2, "ConfigFault": 2, "ChoiceNeeded": 2,
     "WrongExpectedVersion": 3, "Contended": 3, "Taken": 3, "LostClaim": 3, "LiveClaim": 3, "Conflict": 3,
     "Refusal": 4, "Ruled": 4, "NotClaimable": 4, "Forbidden": 4, "Unmet": 4, "NotDone": 4, "NotInReview": 4,

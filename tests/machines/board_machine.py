@@ -312,19 +312,22 @@ class BoardMachine(RuleBasedStateMachine):
 
     @rule(
         card=CARD,
-        what=st.sampled_from(["block", "unblock", "else", "back", "none", "park", "unpark", "complete", "fail",
-                              "changes", "reopen", "archive", "keep", "unlink", "cascade", "accept", "retries 1",
-                              "retries 3", "retries", "runtime 30", "runtime", "triage", "work", "raise"]),
+        acts=st.lists(st.sampled_from(["block", "block", "unblock", "else", "back", "none", "park", "unpark", "complete",
+                                       "complete", "fail", "changes", "reopen", "archive", "keep", "unlink", "cascade",
+                                       "accept", "retries 1", "retries 3", "retries", "runtime 30", "triage", "work"]),
+                      min_size=1, max_size=4),
         slot=SLOT, dies=st.sampled_from([None, None, None, "before-verb-commit", "after-verb-commit"]),
     )  # fmt: skip
-    def an_operator(self, card: int, what: str, slot: str | None, dies: str | None) -> None:
-        """A person acts on a card that may or may not run."""
+    def an_operator(self, card: int, acts: list[str], slot: str | None, dies: str | None) -> None:
+        """A person acts on a card that may or may not run; perhaps the first act dies in the middle."""
         self.armed = None if dies is None else (dies, self._dies)
         before = self._position()
-        self._act(lambda board: self._ordered(board, self._card(card), what))
+        self._act(lambda board: self._ordered(board, self._card(card), acts[0]))
         if dies == "before-verb-commit" and self.armed is None:
             assert self._position() == before, "half a command was committed"
         self.armed = None
+        for what in acts[1:]:
+            self._act(lambda board, what=what: self._ordered(board, self._card(card), what))
         self._then(slot)
 
     def _ordered(self, board: Board, card: str, what: str, *, force: bool = False) -> Any:
@@ -525,8 +528,16 @@ class BoardMachine(RuleBasedStateMachine):
             assert self._position() == before, "half a tick was committed"
 
     @rule(
+        slot=st.sampled_from([*SLOTS]), at=st.sampled_from(["after-claim-commit", "before-launch", "after-launch"]),
+        scope=st.sampled_from(["pause", "pause worker", "pause host"]), number=CARD,
+    )  # fmt: skip
+    def a_pause_comes_between(self, slot: str, at: str, scope: str, number: int) -> None:
+        """A card is claimed and not yet bound when somebody pauses."""
+        self.a_tick_is_disturbed(slot, at, number, scope)  # type: ignore[call-arg]
+
+    @rule(
         slot=st.sampled_from([*SLOTS]), at=st.sampled_from(QUIET), number=CARD,
-        what=st.sampled_from(["pause", "pause worker", "pause host", "stop", "done", "complete", "death", "orphaned",
+        what=st.sampled_from(["stop", "done", "complete", "death", "orphaned",
                               "same host", "other host", "hand", "archive", "cap"]),
     )  # fmt: skip
     def a_tick_is_disturbed(self, slot: str, at: str, number: int, what: str) -> None:
