@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from kanban.commands import NOTHING, Decision, View, known, system, unmet
 from kanban.endings import ending
-from kanban.outcome import Verb
-from kanban.plan import AskStop, Book, Lift
+from kanban.outcome import Circumstance, Verb, outcome_of
+from kanban.plan import AskStop, Book, Lift, witnessed
 from kanban.workers import unmet_result
 from ledger import events as e
 from ledger.events import NEUTRAL, Actor, Outcome
 from ledger.recorded import Draft
 from projections.budgets import lift
 from projections.policy import not_before_after
+from projections.run import Run
 from projections.task import Task
 
 
@@ -31,7 +32,7 @@ def _book(view: View, book: Book, actor: Actor, observer: str) -> Decision:
     if run is None or not run.open:
         return NOTHING
     task = known(view, run.task)
-    match book.outcome:
+    match _outcome(book, run):
         case Verb.COMPLETE:
             return _completed(view, book, system(actor))
         case Verb.REVIEW:
@@ -40,6 +41,13 @@ def _book(view: View, book: Book, actor: Actor, observer: str) -> Decision:
         case outcome:
             drafts, idle = ending(view, run, _exited(view, task, book, outcome, observer), actor)
     return Decision(tuple(drafts), notes=tuple(idle))
+
+
+def _outcome(book: Book, run: Run) -> Outcome | Verb:
+    """The outcome as planned, unless a stop was asked of *run* since: by a wish that an end before this one granted."""
+    if run.stops == book.run.stops:
+        return book.outcome
+    return outcome_of(witnessed(book.seen), Circumstance.GONE, run)  # with a stop the circumstance says nothing
 
 
 def _completed(view: View, book: Book, actor: Actor) -> Decision:

@@ -198,7 +198,7 @@ def _of_open(now: int, settings: Settings, here: Here, held: tuple[Run, Lease], 
     circumstance = _ended(now, policy, here, held, seen)
     if circumstance is not None:
         found = seen or UNSEEN
-        outcome = outcome_of(_witnessed(found), circumstance, run)
+        outcome = outcome_of(witnessed(found), circumstance, run)
         return [Book(run, outcome, found, lease)]
     if not _ours(here, run):
         return []
@@ -246,7 +246,8 @@ def _ours(here: Here, run: Run) -> bool:
     return (run.host if run.group is None else run.group.host) == here.host
 
 
-def _witnessed(seen: Seen) -> Witnessed | None:
+def witnessed(seen: Seen) -> Witnessed | None:
+    """What the first witness says, or none."""
     if seen.evidence.witness == "none":
         return None
     return Witnessed(seen.evidence.code, seen.evidence.signal, seen.quota)

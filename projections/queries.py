@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
-from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, func, or_, select, tuple_
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, func, or_, select, text, tuple_
 
 from ledger.errors import InvalidInput, UnknownTask
 from ledger.prepared import Prepared
@@ -153,10 +153,11 @@ def held(tx: Connection, board: str) -> dict[str, list[str]]:
 
 def next_at(tx: Connection, board: str, now: int) -> int | None:
     """When the next card becomes claimable by time alone (microseconds UTC), or none."""
-    scheduled, cooled = func.coalesce(CARDS.c.scheduled, 0), func.coalesce(CARDS.c.not_before, 0)
+    cards = tables.tasks.c
+    scheduled, cooled = func.coalesce(cards.scheduled, 0), func.coalesce(cards.not_before, 0)
     when = case((scheduled > cooled, scheduled), else_=cooled)
-    waiting = select(func.min(when)).where(CARDS.c.board == board, CARDS.c.status.in_(("scheduled", "review", "ready")))
-    return tx.execute(waiting.where(when > now)).scalar()
+    waiting = select(func.min(when)).where(cards.board == board, text(tables.CLAIMABLE), when > now)
+    return tx.execute(waiting).scalar()
 
 
 def claimable_at(now: int) -> tuple[ColumnElement[bool], ...]:

@@ -85,7 +85,7 @@ def _partial(name: str, table: Table, *columns: str, where: str, unique: bool = 
 
 _partial("tasks_key", tasks, "board", "key", where="key IS NOT NULL", unique=True)
 _partial("tasks_running", tasks, "board", "run", where="run IS NOT NULL")
-_partial("tasks_liftable", tasks, "board", "hold_sticky", where="NOT hold_sticky")
+Index("tasks_liftable", tasks.c.board, tasks.c.hold_sticky)
 CLAIMABLE = (
     "NOT archived AND outcome IS NULL AND run IS NULL AND hold_cause IS NULL AND lane <> 'triage' AND open_parents <= 0"
 )
@@ -131,7 +131,7 @@ runs = Table(
     ForeignKeyConstraint(["board"], ["boards.board"], name="runs_board"),
     sqlite_with_rowid=False,
 )
-_partial("runs_open", runs, "board", "task", "run", where="ended_by IS NULL")
+_partial("runs_open", runs, "ended_by", "board", "task", "run", where="ended_by IS NULL")
 
 links = Table(
     "links",
@@ -143,7 +143,7 @@ links = Table(
     ForeignKeyConstraint(["board"], ["boards.board"], name="links_board"),
     sqlite_with_rowid=False,
 )
-Index("links_parent", links.c.board, links.c.parent, links.c.child)
+Index("links_parent", links.c.board, links.c.parent, links.c.child, links.c.require)
 
 leases = Table(
     "leases",

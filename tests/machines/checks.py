@@ -184,9 +184,7 @@ class Watch:
                 again = any(wish | {"actor": ""} == one.facts["wish"] | {"actor": ""} for one in wished[:place])
                 self._wish_kept(asked, events, notes, again=again)
 
-    def _wish_kept(
-        self, asked: Recorded, events: list[Recorded], notes: Iterable[str] | None, *, again: bool
-    ) -> None:
+    def _wish_kept(self, asked: Recorded, events: list[Recorded], notes: Iterable[str] | None, *, again: bool) -> None:
         wish, card = asked.facts["wish"], self.naive.cards[asked.task]
         mine = [event for event in events if event.task == asked.task and event.actor_name == wish["actor"]["name"]]
         verb, data = wish["verb"], wish["data"]
@@ -272,7 +270,7 @@ class Watch:
     # What a tick owes
 
     def tick_owes(self, host: str, now: int, dead: set[Key]) -> None:
-        """After a tick of *host* that nothing disturbed: the *dead* are booked, the drained asked, the living renewed."""
+        """After an undisturbed tick of *host*: the *dead* are booked, the drained asked, the living renewed."""
         now = max(now, self.now)
         for key, run in self.open.items():
             if key not in self.bound or self.hosts[key] != host:

@@ -59,3 +59,21 @@ def test_a_run_before_the_last_keeps_its_card_while_its_processes_are_here(story
     assert story.air.group((name, 1), "h1")
     assert isinstance(refused, NotClaimable)
     assert refused.reason == "ending"
+
+
+def test_a_stop_that_another_card_s_end_asks_for_stands_before_the_end_of_the_run(story):
+    """§6: a `stop_requested` at a lower position decides the outcome, also one of the same tick, or replay objects."""
+    parent = card(story)
+    child = card(story, worker="bob", parents=[0])
+    story._act(lambda board: board.complete(parent))
+    story._tick("a")
+    story._act(lambda board: board.reopen(parent))
+    story._tick("a")
+    story._act(lambda board: board.archive(parent, children="cascade", force=True))
+    for task in (parent, child):
+        story.air.ends((task, 1), Death(5))
+
+    story.sweepers["a"].sweep()
+
+    assert [event.outcome for event in story.office.events(child) if event.kind == "exited"] == ["interrupted"]
+    assert story.office.replay().divergences == ()

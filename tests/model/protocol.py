@@ -55,7 +55,7 @@ STANDS_FOR: Final = {
     "pauses": ("kanban/operators.py", "e.Paused("),
     "claims by hand": (
         "kanban/claims.py",
-        "refuse(desk, task, worker, host.id, caps, ending=_is_ending(desk, task, host, gone))",
+        "refuse(desk, task, worker, host.id, caps, ending=task.id in ending)",
     ),
 }
 """Where each step stands in the code: a text that its file has once, spaces and line ends aside."""
