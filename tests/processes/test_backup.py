@@ -268,7 +268,12 @@ def test_a_full_disk_is_named_with_the_file(fleet, monkeypatch):
 
 def test_a_copy_while_two_others_write_holds_no_half_transaction(fleet):
     """Each append is a card and its hold, two events: every copy ends between appends and replays without a fault."""
-    script = "for number in range(30):\n    board.create(f'card {number}', blocked='parked')\nprint('done', flush=True)"
+    script = """
+for number in range(30):
+    board.create(f'card {number}', blocked='parked')
+    time.sleep(0.03)
+print('done', flush=True)
+"""
     writers = [fleet.outside(script) for _ in range(2)]
     positions = []
     while any(writer.poll() is None for writer in writers):
@@ -473,7 +478,7 @@ def test_a_copy_in_which_one_bit_has_flipped_is_refused_or_it_does_not_matter(fl
         assert other.replay().digest == digest
         other.close()
     assert standing(fleet) == before
-    assert refused > 20
+    assert refused > 10
 
 
 @pytest.mark.parametrize(

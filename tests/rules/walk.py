@@ -173,7 +173,7 @@ def lifts(state: State) -> Iterable[Draft]:
 def exits(outcome: Outcome, state: State, wish: Recorded | None = None) -> Iterable[Draft]:
     """A tick books the run."""
     eye = Eye(state, wish)
-    return booking.decide_step(eye, plan.Book(_RUN, outcome, _SEEN, _LEASE), given.SWEEP, _OBSERVER).drafts
+    return booking.decide_step(eye, plan.Book(eye.run(CARD, 1), outcome, _SEEN, _LEASE), given.SWEEP, _OBSERVER).drafts
 
 
 def says(event: Event, state: State, wish: Recorded | None = None) -> Iterable[Draft]:
