@@ -27,7 +27,7 @@ fix: $(STAMP)
 	$(BIN)/ruff format .
 
 soak: $(STAMP)
-	LEDGER_SOAK=$${LEDGER_SOAK:-300} $(BIN)/pytest tests/processes -k soak
+	LEDGER_SOAK=$${LEDGER_SOAK:-300} $(BIN)/pytest tests/processes/test_soak.py tests/store/test_many_writers.py
 
 # What is fast, beside its target: benchmarks/README.md. ROWS=commands,replay picks, LEDGER_BENCH_SCALE=0.1 scales.
 bench: $(STAMP)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Literal, Protocol
@@ -11,7 +11,7 @@ from ledger.errors import Refusal, UnknownTask
 from ledger.events import Actor, Children
 from ledger.recorded import Draft, Recorded
 from projections.graph import Link, satisfied
-from projections.run import Run
+from projections.run import Run, evolve_run
 from projections.settings import Settings
 from projections.task import Task, evolve
 
@@ -271,6 +271,7 @@ class Ahead:
     view: View
     moved: Mapping[str, Task] = field(default_factory=dict)
     foretold: Mapping[int, Recorded] = field(default_factory=dict)
+    runs: Mapping[tuple[str, int], Run] = field(default_factory=dict)
 
     @property
     def now(self) -> int:
@@ -284,7 +285,7 @@ class Ahead:
         return self.moved.get(task) or self.view.task(task)
 
     def run(self, task: str, run: int) -> Run | None:
-        return self.view.run(task, run)
+        return self.runs.get((task, run)) or self.view.run(task, run)
 
     def run_by_lock(self, task: str, lock_hash: str) -> Run | None:
         return self.view.run_by_lock(task, lock_hash)
@@ -306,6 +307,29 @@ class Ahead:
 
     def live(self) -> tuple[Run, ...]:
         return self.view.live()
+
+
+class Foresight:
+    """A board as it will be once the drafts taken so far are appended: what a dry run decides its next step on."""
+
+    def __init__(self, view: View, position: int) -> None:
+        self._moved: dict[str, Task] = {}
+        self._foretold: dict[int, Recorded] = {}
+        self._runs: dict[tuple[str, int], Run] = {}
+        self._position = position
+        self.view = Ahead(view, self._moved, self._foretold, self._runs)
+
+    def take(self, drafts: Iterable[Draft]) -> None:
+        """See *drafts* as appended."""
+        for draft in drafts:
+            self._position += 1
+            before = self.view.task(draft.task) or Task(draft.task)
+            event = draft.as_if(position=self._position, version=before.version + 1, at=self.view.now)
+            self._foretold[self._position] = event
+            self._moved[draft.task] = evolve(before, event)
+            run = None if event.run is None else evolve_run(self.view.run(event.task, event.run), event)
+            if run is not None:
+                self._runs[run.task, run.run] = run
 
 
 def foretell(task: Task, drafts: tuple[Draft, ...] | list[Draft], now: int) -> list[Recorded]:

@@ -20,7 +20,7 @@ from typing import Any, TypeVar
 from kanban import snapshot
 from kanban.admission import caps_of, claimed, live_of
 from kanban.booking import decide_step
-from kanban.commands import Decision, known
+from kanban.commands import Decision, Foresight, View, known
 from kanban.desk import Desk, at_desk, looking
 from kanban.failpoints import reach
 from kanban.folders import check_room, make_private, run_folder, write_ending
@@ -137,8 +137,11 @@ class Sweeper:
             watch = snapshot.watch(desk.tx, desk.board)
             drafts: list[Draft] = []
             steps = self._settle(tick, desk, watch, seen)
+            sight = Foresight(desk, desk.position)
             for step in steps:
-                drafts += self._guarded(tick, desk, _card(step), partial(self._tell, tick, desk, step)) or []
+                told = self._guarded(tick, desk, _card(step), partial(self._tell, tick, sight.view, step)) or []
+                sight.take(told)
+                drafts += told
             moved = snapshot.foreseen(desk, drafts)
             standing = self._candidates(tick, desk)
             cards = snapshot.merged(standing, moved, desk.now, self.here.host) if moved else standing
@@ -211,12 +214,12 @@ class Sweeper:
             tick.held = by_reason(admission)
             return True
 
-    def _tell(self, tick: Tick, desk: Desk, step: Step) -> list[Draft]:
+    def _tell(self, tick: Tick, view: View, step: Step) -> list[Draft]:
         """What *step* would come to, told in *tick*."""
         match step:
             case Book() | AskStop() | Lift():
-                decision = decide_step(desk, step, self.actor, self._observer)
-                report(tick, step, [draft.kind for draft in decision.drafts], decision.notes)
+                decision = decide_step(view, step, self.actor, self._observer)
+                report(tick, step, decision.drafts, decision.notes)
                 return list(decision.drafts)
             case Signal(run, signum):
                 tick.stopped.append({"task": run.task, "run": run.run, "signal": int(signum)})
@@ -234,7 +237,7 @@ class Sweeper:
                 recorded = desk.write(decision)
                 if isinstance(step, Book):  # its processes were seen gone: an end by `on_success` keeps no lease either
                     leases.release(desk.tx, desk.board, step.run.task, step.run.run)
-                report(tick, step, [event.kind for event in recorded], decision.notes)
+                report(tick, step, recorded, decision.notes)
             case Signal():
                 return [step]
             case Renew(run, until):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from kanban.plan import AskStop, Book, Lift
 from ledger.clock import rfc3339
+from ledger.recorded import Draft, Recorded
 
 
 @dataclass(slots=True)
@@ -49,8 +50,9 @@ class Tick:
         return shown
 
 
-def report(tick: Tick, step: Book | AskStop | Lift, kinds: list[str], notes: Iterable[str]) -> None:
-    if not kinds:
+def report(tick: Tick, step: Book | AskStop | Lift, events: Sequence[Draft | Recorded], notes: Iterable[str]) -> None:
+    """Tell what *step* came to: *events*, which may say another outcome than was planned."""
+    if not events:
         return
     tick.notes += notes
     match step:
@@ -59,9 +61,9 @@ def report(tick: Tick, step: Book | AskStop | Lift, kinds: list[str], notes: Ite
                 {
                     "task": run.task,
                     "run": run.run,
-                    "outcome": str(outcome),
+                    "outcome": str(events[0].outcome if events[0].kind == "exited" else outcome),
                     "evidence": seen.evidence.witness,
-                    "events": kinds,
+                    "events": [event.kind for event in events],
                 }
             )
         case AskStop(run, cause):

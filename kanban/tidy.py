@@ -9,7 +9,7 @@ from kanban.failpoints import reach
 from kanban.folders import scratch_folder, worktree_folder
 from kanban.workspaces import release
 from ledger.errors import LedgerError
-from projections.leases import lease_of
+from projections.leases import is_leased
 from projections.task import Task
 
 
@@ -35,7 +35,7 @@ def _tidy(desk: Desk, home: Path, name: str) -> None:
 
 def _is_over(desk: Desk, task: Task) -> bool:
     """Closed, its processes gone, and no open child that may want to look into it."""
-    if not task.closed or lease_of(desk.tx, desk.board, task.id, task.last_run) is not None:
+    if not task.closed or is_leased(desk.tx, desk.board, task.id):
         return False
     children = (desk.task(link.child) for link in desk.children(task.id))
     return all(child is None or child.closed for child in children)

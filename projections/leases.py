@@ -12,6 +12,7 @@ _GRANT = Prepared(insert(leases))
 _RENEW = Prepared(update(leases).where(*_KEY).values(lease_until=bindparam("until")))
 _BEAT = Prepared(update(leases).where(*_KEY).values(lease_until=bindparam("until"), last_beat=bindparam("beat")))
 _RELEASE = Prepared(delete(leases).where(*_KEY))
+_ANY = Prepared(select(leases.c.run).where(*_KEY[:2]).limit(1))
 _LEASE = Prepared(select(leases.c.lease_until, leases.c.last_beat).where(*_KEY))
 
 
@@ -33,6 +34,11 @@ def renew(tx: Connection, board: str, task: str, run: int, *, until: int, beat: 
 def release(tx: Connection, board: str, task: str, run: int) -> None:
     """The run needs no lease any more: it has ended and its processes are gone."""
     _RELEASE.run(tx, of_board=board, of_task=task, of_run=run)
+
+
+def is_leased(tx: Connection, board: str, task: str) -> bool:
+    """Whether any run of the card has a lease: it is open, or its processes may still be there."""
+    return _ANY.one(tx, of_board=board, of_task=task) is not None
 
 
 def lease_of(tx: Connection, board: str, task: str, run: int) -> tuple[int, int | None] | None:

@@ -1,5 +1,6 @@
 """A dry run changes nothing, and a real tick at the same moment does exactly what it printed (RULES §7)."""
 
+import os
 import signal
 import threading
 
@@ -215,3 +216,27 @@ def test_a_dry_run_of_an_ending_group_sends_nothing(fleet):
     assert len(fleet.members(card)) == 1
     assert_kept(fleet, told)
     until(lambda: not fleet.members(card))
+
+
+def test_a_dry_run_sees_what_the_steps_before_it_write(fleet):
+    """§7: a cascade that the parent's end grants asks the child's run to stop, and that decides the child's outcome."""
+    fleet.staff({"works": {"command": sh(WORK)}})
+    parent, child = sorted((fleet.create(assignee="works"), fleet.create(assignee="works")))  # booked in that order
+    fleet.board.link(child, parent)
+    fleet.board.complete(parent)
+    fleet.sweep()
+    fleet.board.reopen(parent)
+    fleet.sweep()
+    fleet.board.archive(parent, children="cascade", force=True)
+    for card in (parent, child):
+        fleet.in_scratch(card, "ready")
+        os.killpg(fleet.supervisor(card), signal.SIGKILL)
+    dead(fleet, parent, child)
+    fleet.clock.freeze()
+    told = foreseen(fleet)
+    assert [each["outcome"] for each in told.booked] == ["interrupted", "interrupted"]
+    assert [each["events"] for each in told.booked] == [
+        ["exited", "archived", "stop_requested"],
+        ["exited", "archived"],
+    ]
+    assert_kept(fleet, told)

@@ -66,3 +66,14 @@ def test_leases_move_no_event_and_no_folded_row(granted):
     with writing(granted.engine) as tx:
         leases.renew(tx, "b", "t_a", 1, until=LATER, beat=BEAT)
     assert (granted.head(), granted.world().tasks) == before
+
+
+def test_a_card_is_leased_as_long_as_any_of_its_runs_is(granted):
+    """An earlier run whose processes may still be there counts as much as the last."""
+    with writing(granted.engine) as tx:
+        leases.grant(tx, "b", "t_a", 2, until=UNTIL)
+        leases.release(tx, "b", "t_a", 2)
+        assert leases.is_leased(tx, "b", "t_a")
+        leases.release(tx, "b", "t_a", 1)
+        assert not leases.is_leased(tx, "b", "t_a")
+        assert leases.is_leased(tx, "b", "t_b")
