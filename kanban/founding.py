@@ -22,7 +22,7 @@ from ledger.errors import InvalidInput, StoreExists
 from ledger.events import Actor, BoardCreated, PolicyChanged
 from ledger.recorded import Draft
 from ledger.store import board_names, create_board, head
-from ledger.upgrade import check_revision, looking, revision, upgrade
+from ledger.upgrade import check_revision, looking, upgrade
 from projections.policy import Policy
 
 DEFAULT = Policy()
@@ -85,11 +85,11 @@ def write_template(home: Path, text: str) -> Path | None:
 
 
 def _found_store(engine: Engine, url: str) -> None:
-    if revision(engine) is not None:
+    with looking(engine) as tx:
+        strangers = inspect(tx).get_table_names()  # in one look: another process may be founding at this moment
+    if "alembic_version" in strangers:
         check_revision(engine, url)
         return
-    with looking(engine) as tx:
-        strangers = inspect(tx).get_table_names()
     if strangers:
         raise StoreExists(
             f"{masked(url)} is another program's database ({', '.join(strangers[:3])})",

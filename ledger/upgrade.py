@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.resources import as_file, files
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -111,7 +112,7 @@ def differences(engine: Engine, metadata: MetaData) -> None:
 def _config(folder: str, tx: Connection, metadata: MetaData | None) -> Config:
     from alembic.config import Config
 
-    config = Config()
+    config = Config(stdout=StringIO())  # what Alembic would say is not ours to print
     config.set_main_option("script_location", folder)
     config.set_main_option("path_separator", "os")
     config.attributes["connection"] = tx
