@@ -12,7 +12,7 @@ import os
 import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import ModuleType
@@ -196,7 +196,8 @@ def _make_private(url: str, path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         if not path.exists():  # opening a live file outside SQLite would drop this process's locks on it
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+            with suppress(FileExistsError):  # another process founds it at this moment
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except OSError as fault:
         raise StoreFull(f"{path}: {fault.strerror}", remedy="choose a folder that you can write to") from None
 
