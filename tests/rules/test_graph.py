@@ -135,7 +135,7 @@ def test_a_reopened_parent_is_open_again():
 
 
 def test_a_second_completion_counts_once():
-    """STYLE: evolve is total."""
+    """Evolve is total."""
     events = [("c", given.created(parents=["p"])), ("p", given.completed(None)), ("p", given.completed(None))]
     assert waits(*events) == 0
 
@@ -169,7 +169,7 @@ def test_unlinking_a_satisfied_parent_takes_nothing_away():
 
 
 def test_unlinking_what_is_not_linked_changes_nothing():
-    """STYLE: evolve is total."""
+    """Evolve is total."""
     assert waits(("c", given.created(parents=["p"])), ("c", given.unlinked("q"))) == 1
 
 

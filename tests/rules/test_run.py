@@ -174,6 +174,6 @@ def test_a_late_result_is_remembered_with_the_run():
 
 
 def test_other_words_about_the_run_leave_it_alone():
-    """STYLE: evolve is total."""
+    """Evolve is total."""
     run = fold(given.claimed())
     assert fold(given.violation(1), start=run) == run

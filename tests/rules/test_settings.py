@@ -63,7 +63,7 @@ def test_a_second_pause_of_a_scope_replaces_the_first():
 
 
 def test_resuming_what_is_not_paused_changes_nothing():
-    """STYLE: evolve is total and never judges."""
+    """Evolve is total and never judges."""
     assert fold(given.resumed("host", "node-1")).pauses == ()
 
 

@@ -39,7 +39,7 @@ def test_every_kind_reads_back_as_the_event_that_it_was(store):
 
 @pytest.mark.parametrize("expected", [0, 2])
 def test_a_wrong_expected_version_is_refused_and_names_both(store, expected):
-    """STYLE: the decision was based on another state."""
+    """The decision was based on another state."""
     store.append(given.created())
     with pytest.raises(WrongExpectedVersion, match=f"t_a is at version 1, expected {expected}") as caught:
         store.append(given.commented(), expected=expected)
@@ -130,7 +130,7 @@ def test_the_instant_never_goes_back(store):
 
 
 def test_an_event_has_the_instant_of_the_clock_that_was_passed_in(store):
-    """STYLE: now is a parameter."""
+    """Now is a parameter."""
     store.clock.advance(5)
     (event,) = store.append(given.created())
     assert event.at == given.NOW + 5 * given.SECOND
@@ -343,7 +343,7 @@ def test_a_follower_waits_a_moment_by_itself(monkeypatch):
 
 
 def test_a_draft_can_be_looked_at_as_if_it_were_recorded():
-    """STYLE: decide folds its own events before the append."""
+    """Decide folds its own events before the append."""
     draft = Draft.of("t_a", given.exited(3, "clean"), given.SWEEP)
     event = draft.as_if(position=9, version=4, at=5)
     assert (event.position, event.version, event.at, event.run, event.outcome) == (9, 4, 5, 3, "clean")

@@ -128,7 +128,7 @@ def test_opening_and_reading_a_ledger_changes_no_byte(tmp_path, template):
 
 
 def test_every_refusal_says_what_to_run_next(tmp_path):
-    """STYLE: messages state the fact and say what to run next."""
+    """Messages state the fact and say what to run next."""
     with pytest.raises(StoreMissing) as caught:
         upgrade.open_store(f"sqlite:///{tmp_path}/x.db")
     assert (caught.value.remedy, caught.value.code) == ("ledger init", "store_missing")

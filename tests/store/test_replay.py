@@ -602,7 +602,7 @@ def test_an_answer_is_the_object_of_the_command_line(board):
 
 
 def test_a_replay_leaves_the_collector_as_it_was(board):
-    """STYLE: effects at the rim are undone."""
+    """Effects at the rim are undone."""
     audit(board)
     assert gc.isenabled()
     gc.disable()

@@ -88,7 +88,7 @@ def drawn_tree():
 
 
 def test_the_tree_on_top_of_the_errors_is_the_tree_of_the_errors():
-    """STYLE: one root, drawn as a tree on top of the file."""
+    """One root, drawn as a tree on top of the file."""
     assert drawn_tree() == subclasses(errors.LedgerError)
 
 
@@ -105,11 +105,11 @@ def test_the_tree_on_top_of_the_errors_is_the_tree_of_the_errors():
     ids=str,
 )
 def test_an_error_says_what_scripts_compare_and_which_card_it_means(error, code, task):
-    """STYLE: facts are attributes."""
+    """Facts are attributes."""
     assert (error.code, error.task, error.message) == (code, task, str(error))
 
 
 def test_an_unknown_run_names_its_number():
-    """STYLE: facts are attributes."""
+    """Facts are attributes."""
     error = errors.UnknownRun("t_a", 3)
     assert (error.run, str(error), error.remedy) == (3, "t_a has no run 3", "ledger runs t_a")
