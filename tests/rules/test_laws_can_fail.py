@@ -271,19 +271,19 @@ CAUGHT = [
 
 @pytest.mark.parametrize(("fault", "law"), CAUGHT, ids=lambda each: each if isinstance(each, str) else each.__name__)
 def test_the_law_catches_the_fault(monkeypatch, fault, law):
-    """TEST STYLE: a property must be shown to catch a planted fault."""
+    """A property must be shown to catch a planted fault."""
     plant(monkeypatch, *fault())
     assert fails(law)
 
 
 @pytest.mark.parametrize("law", ALL)
 def test_without_a_fault_the_law_holds_on_the_same_stories(law):
-    """TEST STYLE: it is the fault that is caught."""
+    """It is the fault that is caught."""
     assert not fails(law, range(15))
 
 
 def test_every_law_is_shown_to_fail():
-    """TEST STYLE: a law without a planted fault may be one that cannot fail."""
+    """A law without a planted fault may be one that cannot fail."""
     assert {law for _, law in CAUGHT} == set(ALL) - {"the_log_has_no_gaps"}
 
 

@@ -136,5 +136,5 @@ def told():
      "reassigned", "worker"],
 )  # fmt: skip
 def test_the_stories_are_not_idle(told, what):
-    """TEST STYLE: a law that nothing ever tries says nothing: each of these happens in them."""
+    """A law that nothing ever tries says nothing: each of these happens in them."""
     assert told[what] >= 3
