@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 OPERATIONS: Final = scaled(200, least=20)
 HEARTBEAT_BESIDE_HERMES: Final = 0.9
-"""With every heartbeat at FULL; 2 once leases go through a connection at NORMAL of their own (issue 4)."""
+"""With every heartbeat at FULL; 2 once leases go through a connection at NORMAL of their own."""
 
 
 class Raw:

@@ -14,6 +14,7 @@ from typing import Any
 from peer_asked import serve, spent  # first: it chooses the SQLite library
 
 from hermes_cli import kanban_db as kb  # isort: skip
+from hermes_cli.kanban import _task_to_dict  # isort: skip
 
 NOW = int(time.time())
 KINDS = ["created", "promoted", "claimed", "spawned", *["heartbeat"] * 8, "crashed", "claimed", "spawned"]
@@ -118,6 +119,13 @@ class Asked:
         """Processor seconds for the list of all cards."""
         found: list[Any] = []
         busy = spent(lambda: found.extend(kb.list_tasks(self.db)))[1]
+        assert len(found) == cards, len(found)
+        return busy
+
+    def listed_json(self, cards: int) -> float:
+        """The same as the values that its `list --json` prints."""
+        found: list[Any] = []
+        busy = spent(lambda: found.extend(map(_task_to_dict, kb.list_tasks(self.db))))[1]
         assert len(found) == cards, len(found)
         return busy
 

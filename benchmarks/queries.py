@@ -1,4 +1,4 @@
-"""What dashboards ask: a page of a board of 100,000, one card, one explanation; and the list of 10,000.
+"""What dashboards ask: pages of a board of 100,000, one card, one explanation; and the list of 10,000.
 
 Processor time: all of it is read from memory.
 """
@@ -28,6 +28,7 @@ def rows(scratch: Path) -> Iterator[Row]:
     questions: dict[str, Callable[[str], Any]] = {
         "first page of 50": lambda _: board.tasks(limit=50),
         "first page of 50, ready": lambda _: board.tasks(limit=50, status="ready"),
+        "the 50 behind a card": lambda card: board.tasks(limit=50, after=card),
         "show": board.show,
         "why": board.why,
     }
@@ -43,17 +44,27 @@ def rows(scratch: Path) -> Iterator[Row]:
 
 
 def beside_peers(scratch: Path, peers: Peers) -> Iterator[Row]:
-    """All cards of a board as values, beside `list_tasks` of hermes."""
+    """All cards of a board, beside `list_tasks` of hermes: as rows, and as what `list --json` of either prints."""
     kinds = growing(LISTED)
     store = mixed(scratch / "listed", kinds)
     board = store.open()
     peers.hermes.ask("build", path=str(scratch / "hermes.db"), kinds=kinds._asdict(), pids=[])
 
-    def listed() -> None:
+    def rows() -> None:
+        assert len(board.cards(limit=None).cards) == LISTED
+
+    def values() -> None:
         assert len(board.tasks(limit=None)["tasks"]) == LISTED
 
-    cases = {"ledger": lambda: spent(listed, cpu), "hermes": lambda: peers.hermes.ask("listed", cards=LISTED)}
+    cases = {
+        "ledger rows": lambda: spent(rows, cpu),
+        "hermes rows": lambda: peers.hermes.ask("listed", cards=LISTED),
+        "ledger JSON": lambda: spent(values, cpu),
+        "hermes JSON": lambda: peers.hermes.ask("listed_json", cards=LISTED),
+    }
     times = rounds(cases)
-    figures, note = faster(times, "ledger", "hermes"), medians(times, "ledger", "hermes")
-    yield Row(f"list of {LISTED:,}", "hermes list_tasks", figures, 4, note=note)
+    for form, beside, target in (("rows", "list_tasks", 4), ("JSON", "list --json", 1)):
+        sides = f"ledger {form}", f"hermes {form}"
+        figures, note = faster(times, *sides), medians(times, *sides)
+        yield Row(f"list of {LISTED:,} as {form}", f"hermes {beside}", figures, target, note=note)
     store.close()

@@ -1,7 +1,8 @@
 """A tick of the dispatcher: idle on boards of several sizes, and one that books fifty deaths.
 
 Idle: every slot is taken, no lease is due, nothing is written. Processor time, since nothing waits for the disk; the
-clock that the sweep sees stands still, so that it does not stamp its row. The deaths are wall time: they end in a sync.
+clock that the sweep sees stands still, so that it does not stamp its row. A board on which nobody writes is read once;
+so one row has a heartbeat before each tick, by another connection. The deaths are wall time: they end in a sync.
 """
 
 from __future__ import annotations
@@ -16,14 +17,28 @@ from unittest import mock
 
 from sqlalchemy import event
 
-from benchmarks.boards import ADA, Store, bindings_of, claimed, constant, growing, here, mixed, new_store, workers
+from benchmarks.boards import (
+    ADA,
+    UNTIL,
+    Store,
+    bindings_of,
+    claimed,
+    constant,
+    growing,
+    here,
+    mixed,
+    new_store,
+    workers,
+)
 from benchmarks.measure import ROUNDS, Duel, Row, cpu, faster, growth, medians, rounds, scaled, spent
 from kanban import Board
 from kanban.commands import Decision
-from kanban.desk import at_desk
+from kanban.desk import Desk, at_desk
 from kanban.folders import make_private, run_folder
 from kanban.processes import Process, ProcessTable, start_tick
 from ledger.clock import system_clock
+from ledger.database import writing
+from projections import leases
 from projections.policy import Policy
 
 if TYPE_CHECKING:
@@ -43,10 +58,21 @@ class Idle:
         now = system_clock()
         self.board = store.open(clock=lambda: now)
         self.board.sweep()
+        self.worker = store.open()
 
     def ticks(self) -> float:
-        """Seconds a tick."""
+        """Seconds a tick; nobody writes between two of them."""
         return spent(lambda: [self._tick() for _ in range(TICKS)], cpu, per=TICKS)
+
+    def ticks_after_beats(self) -> float:
+        """Seconds a tick, with a worker's heartbeat before each: what the tick before it read must be read anew."""
+        seconds = 0.0
+        for turn in range(TICKS):
+            with writing(self.worker.engine) as tx:
+                task, run = min((each.task, each.run) for each in Desk(tx, "default", 0).live())
+                leases.renew(tx, "default", task, run, until=UNTIL, beat=turn)
+            seconds += spent(self._tick, cpu)
+        return seconds / TICKS
 
     def _tick(self) -> None:
         tick = self.board.sweep()
@@ -57,7 +83,7 @@ class Idle:
 def stubbed(pids: list[int]) -> Iterator[None]:
     """A table of processes in which *pids* live, without a look at the machine."""
     seen = {pid: Process(pid, pid, pid, start_tick(pid) or 0, dead=False) for pid in pids}
-    with mock.patch.object(ProcessTable, "snapshot", return_value=ProcessTable(seen)):
+    with mock.patch.object(ProcessTable, "snapshot", side_effect=lambda _=None: ProcessTable(seen)):
         yield
 
 
@@ -142,8 +168,13 @@ def beside_peers(scratch: Path, peers: Peers) -> Iterator[Row]:
             with stubbed(pids):
                 return idle.ticks()
 
+        def own_after_beats() -> float:
+            with stubbed(pids):
+                return idle.ticks_after_beats()
+
         cases = {
             "ledger": own_stubbed,
+            "ledger after beats": own_after_beats,
             "hermes": lambda: hermes.ask("idle", ticks=5, stubbed=True),
             "ledger live": idle.ticks,
             "hermes live": lambda: hermes.ask("idle", ticks=5, stubbed=False),
@@ -151,6 +182,8 @@ def beside_peers(scratch: Path, peers: Peers) -> Iterator[Row]:
         times = rounds(cases)
     figures, note = faster(times, "ledger", "hermes"), medians(times, "ledger", "hermes")
     yield Row(f"idle sweep, {BESIDE:,} cards growing, liveness stubbed", "hermes", figures, 20, note=note)
+    figures, note = faster(times, "ledger after beats", "hermes"), medians(times, "ledger after beats")
+    yield Row("the same, a heartbeat between any two ticks of the ledger", "hermes", figures, 5, note=note)
     figures, note = faster(times, "ledger live", "hermes live"), medians(times, "ledger live", "hermes live")
     yield Row(f"idle sweep, with {kinds.running} real live workers", "hermes", figures, 3, note=note)
     yield deaths(scratch, peers)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import copy
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from cli import cards, care, demo, look, operate, policies, store, work
-from cli.argv import asks_for, hoist
+from cli import __version__, cards, care, demo, look, operate, owner, policies, store, work, worker
+from cli.argv import asks_for, first_word, hoist
 from cli.errors import INTERRUPTED, OK, PIPE_CLOSED, tell
 from cli.output import Out
 from cli.wiring import Call, ReaderGone, check_texts, usage
@@ -22,17 +23,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 120},
 )
-for group in (store.top, demo.app, care.app, cards.app, work.app, look.app, operate.app, policies.app):
+for group in (store.top, demo.app, care.app, cards.app, work.app, look.app, operate.app, owner.app, policies.app):
     app.add_typer(group)
 app.add_typer(store.config, name="config")
 app.add_typer(store.db, name="db")
+app.add_typer(worker.app, name="worker")
 
 
 def _version(asked: bool) -> None:
     if asked:
-        from importlib.metadata import version
-
-        typer.echo(f"ledger {version('kanban-ledger')}")
+        typer.echo(f"ledger {__version__}")
         raise typer.Exit
 
 
@@ -75,12 +75,28 @@ def app_command() -> Any:
     return typer.main.get_command(app)
 
 
+@cache
+def _command_line(name: str | None) -> Any:
+    """As much of the command line as *name* needs: that command alone, or where there is none of that name, all of it.
+
+    To build all commands takes longer than most of them take.
+    """
+    groups = [group.typer_instance for group in app.registered_groups if group.typer_instance and not group.name]
+    named = [info for group in groups for info in group.registered_commands if info.name == name]
+    if not named:
+        return app_command()
+    alone = copy(app)
+    alone.registered_groups, alone.registered_commands = [], named
+    return typer.main.get_command(alone)
+
+
 def run(argv: Sequence[str]) -> int:
     """Do what *argv* says and answer the exit code."""
     out = Out(asks_for("--json", argv), asks_for("--quiet", argv), asks_for("--verbose", argv))
     try:
-        command = app_command()
-        with command.make_context("ledger", hoist(argv)) as ctx:
+        words = hoist(argv)
+        command = _command_line(first_word(words))
+        with command.make_context("ledger", words) as ctx:
             command.invoke(ctx)
     except typer.Exit as end:
         return end.exit_code

@@ -32,6 +32,17 @@ def hoist(argv: Sequence[str]) -> list[str]:
     return front + rest
 
 
+def first_word(hoisted: Iterable[str]) -> str | None:
+    """The first of the *hoisted* words that is no global option: the command, where the line is right."""
+    words = iter(hoisted)
+    for word in words:
+        if word in WITH_VALUE:
+            next(words, None)
+        elif word not in SWITCHES and word.partition("=")[0] not in WITH_VALUE:
+            return word
+    return None
+
+
 def asks_for(switch: str, argv: Iterable[str]) -> bool:
     """Whether *switch* stands before any `--`: known before the line is parsed, so that usage errors heed it."""
     for word in argv:

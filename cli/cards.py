@@ -20,6 +20,13 @@ Workspace = Annotated[
     str | None,
     typer.Option(metavar="scratch|dir:PATH|worktree:REPO", help="Where its runs work.", show_default=False),
 ]
+MaxTurns = Annotated[
+    int | None,
+    typer.Option(
+        min=-LARGEST, max=LARGEST, help="With --goal: turns of a run at most.  [default, and below 1: 20]",
+        show_default=False,
+    ),
+]  # fmt: skip
 
 
 @verb(app)
@@ -41,6 +48,8 @@ def create(
         str | None, typer.Option(metavar="DURATION", help="How long a run may take.", show_default=False)
     ] = None,
     workspace: Workspace = None,
+    goal: Annotated[bool, typer.Option("--goal", help="Go on turn by turn until a judge says it is done.")] = False,
+    goal_max_turns: MaxTurns = None,
     label: Labels = None,
     tenant: Tenant = None,
     key: Annotated[
@@ -65,6 +74,7 @@ def create(
         max_retries=max_retries,
         max_runtime=seconds(max_runtime),
         workspace=workspace or "scratch",
+        goal_max_turns=_turns(goal, goal_max_turns),
         lane="triage" if triage else "work",
         key=key,
         blocked=blocked,
@@ -93,6 +103,11 @@ def edit(
         str | None, typer.Option(metavar="DURATION|none", help="How long a run may take.", show_default=False)
     ] = None,
     workspace: Workspace = None,
+    goal: Annotated[
+        bool | None,
+        typer.Option("--goal/--no-goal", help="Go on turn by turn until a judge says it is done.", show_default=False),
+    ] = None,
+    goal_max_turns: MaxTurns = None,
     lane: Annotated[Literal["work", "triage"] | None, typer.Option(help="Where it goes.", show_default=False)] = None,
 ) -> None:
     """Change a card's fields: only those that are given."""
@@ -103,6 +118,8 @@ def edit(
     changes |= {} if tenant is None else {"tenant": none_or(tenant)}
     changes |= {} if max_retries is None else {"max_retries": number(max_retries, "--max-retries")}
     changes |= {} if max_runtime is None else {"max_runtime": seconds(max_runtime)}
+    turns = _turns(goal, goal_max_turns)
+    changes |= {} if goal is None else {"goal": None if turns is None else {"max_turns": turns}}
     if not changes:
         raise usage("nothing to change: give at least one option")
     call.answer(call.board.edit(task, **changes))
@@ -220,6 +237,15 @@ def reopen(ctx: typer.Context, task: CardId, reason: Reason = None) -> None:
     """Take a done or archived card back into work, its counters from zero."""
     call = call_of(ctx)
     call.answer(call.board.reopen(task, reason=reason))
+
+
+def _turns(goal: bool | None, asked: int | None) -> int | None:
+    """How many turns a goal gets; none: no goal."""
+    from projections.goals import turns_of
+
+    if asked is not None and not goal:
+        raise usage("--goal-max-turns goes with --goal")
+    return turns_of(asked) if goal else None
 
 
 def _parent(text: str) -> tuple[str, str]:

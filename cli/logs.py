@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 from ledger.errors import NotFound, UnknownRun
 
 if TYPE_CHECKING:
-    from kanban.board import Board
+    from kanban.questions import Questions
 
 HEAD: Final = 1024 * 1024
 """What the supervisor never drops from the beginning of a log (kanban/worker/supervise.py)."""
@@ -33,7 +33,7 @@ class RunLog:
     path: Path
 
 
-def find(board: Board, task: str, run: int | None) -> RunLog:
+def find(board: Questions, task: str, run: int | None) -> RunLog:
     """The log of *run*, by default of the last. Raises `UnknownTask`, `UnknownRun`, and `NotFound` without any run."""
     from kanban.folders import LOG, run_folder
 
@@ -90,7 +90,7 @@ class Tail:
         return found
 
 
-def follow_log(board: Board, log: RunLog, *, pause: Callable[[float], None] = time.sleep) -> None:
+def follow_log(board: Questions, log: RunLog, *, pause: Callable[[float], None] = time.sleep) -> None:
     """Print the log as it grows, until the run is over and all of it is printed. Raises `NotFound` without a log."""
     from kanban.folders import EXIT_RECORD
 
@@ -110,6 +110,6 @@ def follow_log(board: Board, log: RunLog, *, pause: Callable[[float], None] = ti
         raise missing(log, FileNotFoundError(2, "No such file or directory"))
 
 
-def _has_ended(board: Board, log: RunLog) -> bool:
+def _has_ended(board: Questions, log: RunLog) -> bool:
     """Whether the log of events says that the run is over: its supervisor may have died without a word."""
     return any(run["run"] == log.run and run["ended_at"] is not None for run in board.runs(log.task)["runs"])

@@ -32,7 +32,7 @@ def list_cards(
 ) -> None:
     """List cards."""
     call = call_of(ctx)
-    found = call.board.tasks(
+    found = call.questions.tasks(
         status=status, assignee=assignee, label=label, tenant=tenant, limit=limit, after=after, sort=sort
     )
     if call.out.json:
@@ -47,7 +47,7 @@ def list_cards(
 def show(ctx: typer.Context, task: CardId) -> None:
     """Show a card whole: its fields, body, runs, relatives, comments and events."""
     call = call_of(ctx)
-    found = call.board.show(task)
+    found = call.questions.show(task)
     if call.out.json:
         call.out.answer(found)
     else:
@@ -58,7 +58,7 @@ def show(ctx: typer.Context, task: CardId) -> None:
 def board(ctx: typer.Context) -> None:
     """Show the board in columns, archived cards left out."""
     call = call_of(ctx)
-    found = call.board.columns()
+    found = call.questions.columns()
     if call.out.json:
         call.out.answer(found)
     else:
@@ -76,7 +76,7 @@ def why(
 ) -> None:
     """Say why a card stands where it stands, with the events that say so and what to run next."""
     call = call_of(ctx)
-    found = call.board.why(task, topic)
+    found = call.questions.why(task, topic)
     if call.out.json:
         call.out.answer(found)
     else:
@@ -87,7 +87,7 @@ def why(
 def runs(ctx: typer.Context, task: CardId) -> None:
     """List the runs of a card: who, when, how it ended, what it left behind."""
     call = call_of(ctx)
-    found = call.board.runs(task)
+    found = call.questions.runs(task)
     if call.out.json:
         call.out.answer(found)
     else:
@@ -110,9 +110,9 @@ def log(
     call = call_of(ctx)
     if follow and call.out.json:
         raise usage("--follow streams text: leave out --json")
-    found = find(call.board, task, run)
+    found = find(call.questions, task, run)
     if follow:
-        follow_log(call.board, found)
+        follow_log(call.questions, found)
         return
     text = text_of(found)
     if call.out.json:
@@ -125,7 +125,7 @@ def log(
 def stats(ctx: typer.Context) -> None:
     """Count the board: cards by status, live runs, what could be claimed, and when each host last swept."""
     call = call_of(ctx)
-    found = call.board.stats()
+    found = call.questions.stats()
     if call.out.json:
         call.out.answer(found)
     else:
@@ -151,7 +151,7 @@ def events(
     call = call_of(ctx)
     if follow and call.out.json and not jsonl:
         raise usage("--follow never ends: with it say --jsonl, not --json")
-    with closing(stream(call.board, task, after=after, follow=follow, kinds=chosen(kind or ()))) as found:
+    with closing(stream(call.questions, task, after=after, follow=follow, kinds=chosen(kind or ()))) as found:
         if jsonl:
             for event in found:
                 print_json(event_json(event))

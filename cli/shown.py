@@ -123,6 +123,7 @@ def _fields(out: Out, task: dict[str, Any]) -> None:
         "outcome": task["outcome"],
         "counters": _counters(task) or None,
         "own limits": _limits(task),
+        "goal": f"goes on until a judge agrees, {task['goal_max_turns']} turns a run at most" if task["goal"] else None,
         "workspace": task["workspace"],
         zoned("parked until"): local(task["scheduled"]),
         zoned("not before"): local(task["not_before"]),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from ledger.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from kanban.board import Board
+    from kanban.questions import Questions
     from ledger.recorded import Recorded
 
 
@@ -26,7 +26,7 @@ def chosen(kinds: Sequence[str]) -> frozenset[str]:
 
 
 def stream(
-    board: Board, task: str | None, *, after: int, follow: bool, kinds: frozenset[str]
+    board: Questions, task: str | None, *, after: int, follow: bool, kinds: frozenset[str]
 ) -> Generator[Recorded, None, None]:
     """The events of the board or of *task* behind position *after*, in order; *follow*: for ever."""
     if follow and task is not None:

@@ -14,16 +14,19 @@ import typer
 from typer.core import TyperCommand
 
 from cli.errors import ClickError, UsageError
+from cli.garbage import resume
 from cli.output import Out, clean
 from ledger.errors import InvalidInput, InvalidText, LedgerError
 
 if TYPE_CHECKING:
     from kanban.address import Address
     from kanban.board import Board
-    from kanban.session import Answer
+    from kanban.questions import Questions
+    from kanban.session import Answer, Session
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S", bound="Session")
 
 EPILOG: Final = (
     "Global options, anywhere on the line: --board NAME, --database URL, --config FILE, --actor NAME, --json, --quiet, "
@@ -32,7 +35,7 @@ EPILOG: Final = (
 LARGEST: Final = 10**9
 """The largest number that a flag takes: what is larger is a slip of the finger, and some stores cannot keep it."""
 _FREE: Final = frozenset(
-    {"title", "body", "reason", "summary", "note", "text", "first", "second", "metadata", "blocked"}
+    {"title", "body", "reason", "summary", "note", "text", "first", "second", "metadata", "blocked", "command"}
 )
 """Parameters that hold free text: whether a blank one is allowed is the board's to say."""
 _CARD = re.compile(r"t_\S*")
@@ -72,7 +75,19 @@ class Call:
         """The board, open until the command ends."""
         from kanban.board import Board
 
-        return Board.at(self.address, environ=self.environ)
+        return self._opened(Board)
+
+    @cached_property
+    def questions(self) -> Questions:
+        """The board as one that is only asked, open until the command ends: nothing that changes it is loaded."""
+        from kanban.questions import Questions
+
+        return self._opened(Questions)
+
+    def _opened(self, kind: type[S]) -> S:
+        opened = kind.at(self.address, environ=self.environ)
+        resume()
+        return opened
 
     def blamed(self, fault: Exception) -> Exception | None:
         """That the store is damaged, where a value in it is what made this program fail with *fault*."""
@@ -83,12 +98,14 @@ class Call:
     @property
     def in_worker(self) -> bool:
         """Whether this is the environment of a worker (RULES §8)."""
-        return bool(self.environ.get("LEDGER_TASK", "").strip())
+        from kanban.worker.carrier import is_worker
+
+        return is_worker(self.environ)
 
     def close(self) -> None:
         """Let the store go, if it was opened."""
-        if "board" in self.__dict__:
-            self.board.close()
+        for opened in {"board", "questions"} & self.__dict__.keys():
+            getattr(self, opened).close()
 
     def strangers(self, *names: str | None) -> tuple[str, ...]:
         """What to say about assignees that the configuration does not know, where it knows any."""
@@ -121,8 +138,12 @@ def call_of(ctx: typer.Context) -> Call:
 
 
 def verb(app: typer.Typer, name: str | None = None) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Make a function a command of *app*: its texts are checked first, its help names the global options."""
-    return app.command(name, cls=Checked, epilog=EPILOG)
+    """Make a function a command of *app*, named after it: its texts are checked, its help names the global options."""
+
+    def register(command: Callable[P, R]) -> Callable[P, R]:
+        return app.command(name or command.__name__, cls=Checked, epilog=EPILOG)(command)
+
+    return register
 
 
 class ReaderGone(Exception):

@@ -10,8 +10,9 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from cli.errors import CONFLICT
 from cli.output import clean, local, zoned
-from cli.wiring import LARGEST, CardId, Force, Reason, call_of, card_and_text, needed, usage, verb
+from cli.wiring import LARGEST, Call, CardId, Force, Reason, call_of, card_and_text, needed, usage, verb
 from ledger.errors import InvalidInput
 
 app = typer.Typer()
@@ -35,11 +36,19 @@ def claim(
     pid: Annotated[
         int | None, typer.Option(min=1, max=2**31 - 1, help="The process that does the work.", show_default=False)
     ] = None,
+    check: Annotated[
+        bool, typer.Option("--check", help="Inside a worker: only say whether its claim still holds (exit 0 or 3).")
+    ] = False,
 ) -> None:
     """Take a card by hand and get its run's lock, the only copy."""
     from ledger.clock import rfc3339
 
     call = call_of(ctx)
+    if check:
+        if following or (task, assignee, pid, call.board_name, call.database) != (None,) * 5:
+            raise usage("--check goes alone: the worker's environment says which claim")
+        _check(call)
+        return
     if (task is None) is not following:
         raise usage("name a card, or say --next")
     got = call.board.claim(task, assignee=assignee, pid=pid)
@@ -230,6 +239,29 @@ def accept(
     """Finish a card with the late result of one of its runs."""
     call = call_of(ctx)
     call.answer(call.board.accept(task, run))
+
+
+def _check(call: Call) -> None:
+    """Say whether the claim of the caller's environment holds; exit 3 where it does not."""
+    from kanban.worker.proof import Live, prove_here
+    from ledger.clock import rfc3339, system_clock
+
+    carrier, proof = prove_here(call.environ, system_clock())
+    if isinstance(proof, Live):
+        live, reason, until = True, None, rfc3339(proof.lease_until)
+        shown = f"live until {local(proof.lease_until)}"
+    else:
+        live, reason, until = False, proof.reason, None
+        shown = f"lost: {reason}"
+        if call.out.verbose and proof.detail:
+            call.out.note(f"note: {clean(proof.detail)}")
+    task, run = (None, None) if carrier is None else (carrier.task, carrier.run)
+    if call.out.json:
+        call.out.answer({"live": live, "reason": reason, "task": task, "run": run, "lease_until": until})
+    else:
+        call.out.line(shown if carrier is None else f"{task}  run {run}  {shown}")
+    if not live:
+        raise typer.Exit(CONFLICT)
 
 
 def _spent(tokens: int | None, cost: str | None) -> Any:

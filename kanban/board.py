@@ -16,10 +16,6 @@ from kanban import commands as c
 from kanban.hosts import default_cap
 from kanban.refusals import Forbidden
 from kanban.session import Answer
-from kanban.snapshot import liftable
-from kanban.starting import Shop
-from kanban.sweep import Sweeper
-from kanban.tick import Tick
 from kanban.verbs import Verbs
 from kanban.worker.carrier import operators_only
 from projections import read_models
@@ -27,6 +23,8 @@ from projections.budgets import lift
 from projections.policy import Policy
 
 if TYPE_CHECKING:
+    from kanban.sweep import Sweeper
+    from kanban.tick import Tick
     from projections.replay import Replay
 
 
@@ -47,6 +45,8 @@ class Board(Verbs):
 
     def set_policy(self, **changes: int | None) -> Answer:
         """Change limits of the policy; says when a raised limit lifts no hold."""
+        from kanban.snapshot import liftable
+
         before = self.settings.policy
         answer = self.do(c.SetPolicy(changes))
         raised = [name for name, value in changes.items() if _is_raised(before, name, value)]
@@ -61,6 +61,9 @@ class Board(Verbs):
     @cached_property
     def sweeper(self) -> Sweeper:
         """This host's dispatcher of the board; it lives as long as this value, to reap what it starts."""
+        from kanban.starting import Shop
+        from kanban.sweep import Sweeper
+
         if self.own is not None:
             raise Forbidden("a worker does not sweep", task=self.own[0], remedy="run ledger sweep as an operator")
         config = self.loaded.config
@@ -86,12 +89,13 @@ class Board(Verbs):
         task: str | None = None,
         until: int | None = None,
         strict: bool = False,
+        chain: bool = True,
         progress: Callable[[int, int], None] | None = None,
     ) -> Replay:
         """Refold the whole log and compare it with what is stored (RULES §9)."""
         from projections.replay import replay
 
-        return replay(self.engine, self.name, task=task, until=until, strict=strict, progress=progress)
+        return replay(self.engine, self.name, task=task, until=until, strict=strict, chain=chain, progress=progress)
 
     def rebuild(self) -> int:
         """Fold the projections anew beside the old ones and swap them; the position they stand at."""

@@ -67,14 +67,16 @@ def _completed(view: View, book: Book, actor: Actor) -> Decision:
 def _exited(view: View, task: Task, book: Book, outcome: Outcome, observer: str) -> e.Exited:
     evidence, policy = book.seen.evidence, view.settings.policy
     is_lost, neutral = outcome is Outcome.LOST, outcome in NEUTRAL
-    wait = not_before_after(
-        policy,
-        outcome=outcome,
-        neutral=task.neutral + 1,
-        task=task.id,
-        now=view.now,
-        reset_asked=evidence.reset_asked,
-    )
+    wait = None
+    if neutral:
+        wait = not_before_after(
+            policy,
+            outcome=outcome,
+            neutral=task.neutral + 1,
+            task=task.id,
+            now=view.now,
+            reset_asked=evidence.reset_asked,
+        )
     return e.Exited(
         run=book.run.run,
         outcome=outcome,
@@ -84,7 +86,7 @@ def _exited(view: View, task: Task, book: Book, outcome: Outcome, observer: str)
         observer=observer,
         last_words=evidence.last_words,
         reset_asked=evidence.reset_asked if outcome is Outcome.RATE_LIMITED else None,
-        not_before=wait if neutral else None,
+        not_before=wait,
         lease_until=book.lease.until if is_lost else None,
         last_beat=book.lease.last_beat if is_lost else None,
         grace=policy.lease_grace if is_lost else None,

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection, and_, bindparam, select
 
 from kanban import snapshot
-from kanban.admission import caps_of, claimed, live_of, refuse
+from kanban.admission import Live, caps_of, claimed, live_of, refuse
 from kanban.commands import Decision, known
 from kanban.desk import Desk
 from kanban.hosts import Host
@@ -16,9 +21,11 @@ from kanban.processes import ProcessTable, start_tick
 from kanban.refusals import NotClaimable, NothingToDo, Paused, Ruled, Taken
 from ledger import ids
 from ledger.errors import InvalidInput
-from ledger.events import Actor, WorkerBound
+from ledger.events import Actor, Cap, WorkerBound
+from ledger.prepared import Prepared
 from ledger.recorded import Draft
-from projections.run import Run
+from projections import tables
+from projections.run import Binding
 from projections.task import Task
 
 
@@ -43,21 +50,34 @@ class Granted:
     lease_until: int
 
 
-def seen_gone(desk: Desk, host: Host) -> frozenset[Key]:
-    """The runs spawned on this host, ended or not, whose processes are gone by now. Looked at before the lock."""
-    watched = [w.run for w in snapshot.watch(desk.tx, desk.board).everyone() if w.board == desk.board]
-    spawned = [run for run in watched if _spawned_on(run, host)]
+class _Spawned(NamedTuple):
+    """A spawned run, its process, and whether it has ended."""
+
+    key: Key
+    group: Binding
+    ended: bool
+
+
+def may_linger(tx: Connection, board: str, task: str | None, host: Host) -> bool:
+    """Whether a run of *task* (none: of any card) was spawned on this host and has a lease: then `seen_gone` looks."""
+    return bool(_spawned(tx, board, task, host))
+
+
+def seen_gone(tx: Connection, board: str, task: str | None, host: Host) -> frozenset[Key]:
+    """The runs of *task* (none: of any card) spawned on this host, ended or not, whose processes are gone by now.
+
+    Looked at before the lock.
+    """
+    spawned = _spawned(tx, board, task, host)
     if not spawned:
         return frozenset()
     table = ProcessTable.snapshot()
-    return frozenset(
-        (run.task, run.run) for run in spawned if run.group is not None and not table.members(run.group, host)
-    )
+    return frozenset(each.key for each in spawned if not table.members(each.group, host))
 
 
 def claim_by_hand(desk: Desk, ask: HandClaim, actor: Actor, host: Host, gone: frozenset[Key]) -> Granted:
     """Open a run for the caller. Raises `Taken`, `NotClaimable`, `Paused`, `NothingToDo`; one transaction."""
-    ending = _ending_cards(desk, host, gone)
+    ending = _ending_cards(desk, ask.task, host, gone)
     if ask.task is not None:
         return _claim(desk, known(desk, ask.task), ask, (actor, host), ending)
     refused: Paused | None = None
@@ -79,10 +99,8 @@ def _next(desk: Desk, ask: HandClaim, host: str) -> Iterable[Task]:
 
 def _claim(desk: Desk, task: Task, ask: HandClaim, by: tuple[Actor, Host], ending: frozenset[str]) -> Granted:
     actor, host = by
-    worker = task.worker or maybe_named(ask.assignee, "a worker") or actor.name
-    if ask.assignee is not None and worker != ask.assignee:
-        raise NotClaimable(task.id, "other_assignee", f"it is {worker}'s")
-    caps = caps_of(desk.settings, worker, live_of(desk.live()), own_cap=ask.worker_caps.get(worker), host_cap=None)
+    worker = claimant(task, ask.assignee, actor)
+    caps = _caps(desk, worker, ask.worker_caps.get(worker))
     refuse(desk, task, worker, host.id, caps, ending=task.id in ending)
     lock = ids.lock()
     event = claimed(
@@ -95,17 +113,50 @@ def _claim(desk: Desk, task: Task, ask: HandClaim, by: tuple[Actor, Host], endin
     return Granted(task.id, event.run, lock, event.lease_until)
 
 
-def _ending_cards(desk: Desk, host: Host, gone: frozenset[Key]) -> frozenset[str]:
-    """The cards of which a run, be it the last or not, may still have processes here (RULES §7.7).
+def claimant(task: Task, assignee: str | None, actor: Actor) -> str:
+    """The worker that *task* is claimed for: its own, else *assignee*, else *actor*. Raises `NotClaimable`."""
+    worker = task.worker or maybe_named(assignee, "a worker") or actor.name
+    if assignee is not None and worker != assignee:
+        raise NotClaimable(task.id, "other_assignee", f"it is {worker}'s")
+    return worker
 
-    Its lease stands, and nobody saw it gone: one that ended between the look and the lock was seen alive.
+
+def _caps(desk: Desk, worker: str, own_cap: int | None) -> list[Cap]:
+    """The caps that this claim meets; runs are counted only where there is one."""
+    if not caps_of(desk.settings, worker, Live(), own_cap=own_cap, host_cap=None):
+        return []
+    return caps_of(desk.settings, worker, live_of(desk.live()), own_cap=own_cap, host_cap=None)
+
+
+def _ending_cards(desk: Desk, task: str | None, host: Host, gone: frozenset[Key]) -> frozenset[str]:
+    """The cards (*task* alone, if given) of which a run may still have processes here, be it the last or not (§7.7).
+
+    It has ended, its lease stands, and nobody saw it gone: one that ended between look and lock was seen alive.
     """
-    watched = [w.run for w in snapshot.watch(desk.tx, desk.board).ending if w.board == desk.board]
-    return frozenset(run.task for run in watched if _spawned_on(run, host) and (run.task, run.run) not in gone)
+    spawned = _spawned(desk.tx, desk.board, task, host)
+    return frozenset(each.key[0] for each in spawned if each.ended and each.key not in gone)
 
 
-def _spawned_on(run: Run, host: Host) -> bool:
-    return run.by == "spawn" and run.group is not None and run.group.host == host.id
+def _spawned(tx: Connection, board: str, task: str | None, host: Host) -> list[_Spawned]:
+    """The runs that were spawned on this host and have a lease; one whose process cannot be read is passed over."""
+    rows = _LEASED.all(tx, board=board) if task is None else _LEASED_CARD.all(tx, board=board, task=task)
+    found = []
+    for card, run, group, ended_by in rows:
+        with suppress(ValueError, TypeError):
+            binding = Binding(*json.loads(group))
+            if binding.host == host.id:
+                found.append(_Spawned((card, run), binding, ended_by is not None))
+    return found
+
+
+_RUNS, _LEASES = tables.runs, tables.leases
+_OF_SPAWNED: Final = (
+    select(_RUNS.c.task, _RUNS.c.run, _RUNS.c.group, _RUNS.c.ended_by)
+    .select_from(_LEASES.join(_RUNS, and_(*(_RUNS.c[name] == _LEASES.c[name] for name in ("board", "task", "run")))))
+    .where(_LEASES.c.board == bindparam("board"), _RUNS.c.by == "spawn", _RUNS.c.group.is_not(None))
+)
+_LEASED: Final = Prepared(_OF_SPAWNED)
+_LEASED_CARD: Final = Prepared(_OF_SPAWNED.where(_LEASES.c.task == bindparam("task")))
 
 
 def _binding(run: int, pid: int, host: Host) -> WorkerBound:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 
 from kanban.config_faults import fault_of, syntax_fault, unknown_key
 from kanban.config_models import Config, ConfigFault
+from kanban.worker.carrier import is_worker
 
 FILE = "ledger.toml"
 LARGEST = 2**20
@@ -62,7 +63,7 @@ def text_here(path: Path, environ: Mapping[str, str]) -> tuple[str | None, str |
     """The text of ./ledger.toml, or why it is not read: it defines commands, and anybody may have put it there."""
     try:
         link = path.lstat()
-        if given(environ, "LEDGER_TASK"):
+        if is_worker(environ):
             return None, "inside a worker (LEDGER_TASK is set)"
         if link.st_uid != os.geteuid():
             return None, "another user owns it"

@@ -116,6 +116,9 @@ class Assignee(BaseModel):
         default="last-lines", description='"last-lines", "file:{result_file}" or "none"'
     )
     quota: _Patterns = Field(default=(), description='a list of regular expressions, as ["(?i)usage limit"]')
+    resume: _Words = Field(default=(), description='a list of texts, as ["claude", "--continue", "-p", "{prompt}"]')
+    retry: _Patterns = Field(default=(), description='a list of regular expressions, as ["(?i)overloaded"]')
+    judge: _Words = Field(default=(), description='a list of texts, as ["python3", "/srv/agents/judge.py"]')
     env: _Variables = Field(default={}, description='a table of texts, as { TOKEN = "{env:TOKEN}" }')
     max_running: _Cap | None = Field(default=None, description=WANTED_CAP)
     human: bool = Field(default=False, description="true or false")
@@ -129,6 +132,12 @@ class Assignee(BaseModel):
             raise ValueError('has no command: write command = ["program", "{prompt}"], or human = true')
         if self.reviewer is not None and self.on_success != "review":
             raise ValueError('has a reviewer, which means something only with on_success = "review"')
+        if self.resume and not any("{prompt}" in word for word in self.resume):
+            raise ValueError("has a resume without {prompt}, so the agent would not be told how to go on")
+        if self.retry and not self.resume:
+            raise ValueError('has retry, which means something only with resume = ["program", "{prompt}"]')
+        if self.judge and not self.resume:
+            raise ValueError('has a judge, which means something only with resume = ["program", "{prompt}"]')
         return self
 
 

@@ -27,12 +27,18 @@ TEMPLATE: Final = """\
 # on_success: what exit 0 means when the worker did not say: complete, review or violation (the default).
 # quota: patterns on the last lines of the log that mean that a usage limit was reached.
 # result: what becomes the summary: last-lines (the default), file:{result_file} or none.
+# resume: how it goes on after a failure that may pass, in the same run and workspace; {prompt} is what it is told then.
+# retry: patterns on the last lines that mean such a failure; without any only the agent's own word does.
+# judge: a command that says after each turn of a card with a goal whether that is met; with resume.
 # env: what the worker's environment holds beside PATH, HOME, LANG, TMPDIR and TERM; {env:NAME} is read when it starts.
 #[assignees.claude]
 #command = ["claude", "-p", "{prompt}"]
 #on_success = "complete"
 #result = "last-lines"
 #quota = ["^You.ve hit your .*limit", "(?i)usage limit reached"]
+#resume = ["claude", "--continue", "-p", "{prompt}"]
+#retry = ["^API Error: (Repeated 529|5[0-9][0-9])"]
+#judge = ["/srv/agents/judge.sh", "make", "test"]
 #env = { ANTHROPIC_API_KEY = "{env:ANTHROPIC_API_KEY}" }
 #max_running = 2
 

@@ -9,11 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import ColumnElement, Connection, Engine, Table, bindparam, delete, select
 
-from kanban.commands import Decision
 from ledger.clock import SECOND, Clock
 from ledger.database import hold_board, reading, writing
 from ledger.errors import LedgerError, WrongExpectedVersion
@@ -27,6 +26,9 @@ from projections.read_models import apply, load_run, load_settings, load_task
 from projections.run import Run
 from projections.settings import Settings
 from projections.task import Task
+
+if TYPE_CHECKING:
+    from kanban.commands import Decision
 
 _TRIES = 3
 _LATEST = 250_246_800_000 * SECOND  # about the year 9900
@@ -42,10 +44,12 @@ class Desk:
     def __init__(self, tx: Connection, board: str, now: int) -> None:
         self.tx = tx
         self.board = board
-        self._head = head(tx, board)
-        self._now = _datable(max(now, self._head.at))
+        found = head(tx, board)
+        self._position: int | None = found.position
+        self._now = _datable(max(now, found.at))
         self._settings: Settings | None = None
         self._tasks: dict[str, Task | None] = {}
+        self._runs: dict[str, dict[int, Run | None]] = {}
 
     @property
     def now(self) -> int:
@@ -62,7 +66,9 @@ class Desk:
     @property
     def position(self) -> int:
         """The board's last position as of now."""
-        return head(self.tx, self.board).position
+        if self._position is None:
+            self._position = head(self.tx, self.board).position
+        return self._position
 
     def task(self, task: str) -> Task | None:
         """The folded card."""
@@ -72,17 +78,22 @@ class Desk:
 
     def forget(self) -> None:
         """Read everything anew: a savepoint was rolled back, or another connection wrote."""
+        self._position = None
         self._settings = None
         self._tasks.clear()
+        self._runs.clear()
 
     def run(self, task: str, run: int) -> Run | None:
         """The folded run."""
-        return load_run(self.tx, self.board, task, run)
+        known = self._runs.setdefault(task, {})
+        if run not in known:
+            known[run] = load_run(self.tx, self.board, task, run)
+        return known[run]
 
     def run_by_lock(self, task: str, lock_hash: str) -> Run | None:
         """The card's run that this lock belongs to."""
         row = _RUN_BY_LOCK.one(self.tx, board=self.board, task=task, lock_hash=lock_hash)
-        return None if row is None else load_run(self.tx, self.board, task, row[0])
+        return None if row is None else self.run(task, row[0])
 
     def parents(self, task: str) -> tuple[Link, ...]:
         """The links that the card waits for."""
@@ -120,10 +131,13 @@ class Desk:
     def _append(self, task: str, drafts: Sequence[Draft], command_id: str | None) -> list[Recorded]:
         known = self.settings.version if task == "" else self._version(task)
         appended = append(self.tx, self.board, drafts, expected=known, at=self._now, command_id=command_id)
-        moved = apply(self.tx, self.board, appended, before=self._tasks.get(task))
+        runs = self._runs.get(task, {})
+        moved = apply(self.tx, self.board, appended, before=self._tasks.get(task), runs=runs)
+        settings = self._settings if task else None  # only the board's own stream moves them
         self.forget()
+        self._settings, self._position = settings, appended[-1].position
         if moved is not None:
-            self._tasks[task] = moved
+            self._tasks[task], self._runs[task] = moved, runs
         for event in appended:
             self._lease(event)
         return appended

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 from kanban.folders import EXIT_RECORD, LOG, OWNER_RESULT, RESULT, make_private, read_file, replace
 from ledger.clock import SECOND, system_clock
@@ -19,8 +21,14 @@ _TAIL: Final = 4_000  # bytes of the log that are read
 _LAST_WORDS: Final = 400  # characters
 _LAST_LINES: Final = 3
 _FILE_LIMIT: Final = 64 * 1024  # bytes of a record or a result
+_REPLY: Final = 2_000  # characters of an owner's last reply that its result keeps
 _HIGHEST_CODE, _HIGHEST_SIGNAL = 255, 127
 
+OURS: Final = "[kanban] "
+"""How lines begin that what runs a worker's turns writes between them: they are none of its words."""
+BEGINS: Final = " begins"
+"""How such a line ends where another turn begins: what was said before it was said of a failure that is over."""
+_MARK: Final = "[kanban-worker-exit] "
 _TRAILER: Final = re.compile(r"\[kanban-worker-exit\] rc=([0-9]{1,9})(?: run=([0-9]{1,18}))?\r?")
 _RESET: Final = re.compile(r"\[kanban-worker-exit\] reset=([0-9]{1,11})(?:\.([0-9]{1,9}))?\r?")
 # Colours and titles, then what else a terminal would obey, but line ends and tabs.
@@ -29,19 +37,33 @@ _CONTROLS: Final = re.compile(
 )
 _KEY_NAME: Final = r"(?:ledger_lock|passw(?:or)?d|passphrase|secret|token|api[_-]?key|access[_-]?key|private[_-]?key)"
 _PRIVATE_KEY: Final = "[A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+# What must stand in the case-folded text for a pattern to match (an i may be dotless there), the pattern, and what
+# takes the place of a match: most logs hold no secret, and a pattern takes a hundred times as long as a look for words.
 _SECRETS: Final = tuple(
-    (re.compile(pattern), replacement)
-    for pattern, replacement in (
-        (rf"(?s)-----BEGIN {_PRIVATE_KEY}.*?(?:-----END {_PRIVATE_KEY}|\Z)", "[redacted]"),
+    (words.split(), re.compile(pattern), replacement)
+    for words, pattern, replacement in (
+        ("-----begin", rf"(?s)-----BEGIN {_PRIVATE_KEY}.*?(?:-----END {_PRIVATE_KEY}|\Z)", "[redacted]"),
         # Its beginning may lie before what was read of the log.
-        (rf"(?m)(?:^[A-Za-z0-9+/=]{{4,}}\r?\n)*+-----END {_PRIVATE_KEY}", "[redacted]"),
-        (r"(?i)\b([a-z][a-z0-9+.-]*://)[^\s/@:]*:[^\s/]+@", r"\1[redacted]@"),
-        (r"(?i)\b(bearer|authorization:\s*basic)\s+[A-Za-z0-9._~+/-]{8,}=*", r"\1 [redacted]"),
-        (rf"(?i)({_KEY_NAME}[\"']?\s*[=:]\s*)(\"[^\"\n]*\"|'[^'\n]*'|(?!\[redacted\])[^\s,;&\"']+)", r"\1[redacted]"),
-        (r"\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{8,}", "[redacted]"),
-        (r"\b(?:gh[opusr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,})", "[redacted]"),
-        (r"\bxox[abeoprs]-[A-Za-z0-9-]{8,}", "[redacted]"),
-        (r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b", "[redacted]"),
+        ("-----end", rf"(?m)(?:^[A-Za-z0-9+/=]{{4,}}\r?\n)*+-----END {_PRIVATE_KEY}", "[redacted]"),
+        ("://", r"(?i)\b([a-z][a-z0-9+.-]*://)[^\s/@:]*:[^\s/]+@", r"\1[redacted]@"),
+        (
+            "bearer author",
+            r"(?i)\b(bearer|authorization:\s*basic)\s+[A-Za-z0-9._~+/-]{8,}=*",
+            r"\1 [redacted]",
+        ),
+        (
+            "lock pass secret token key",
+            rf"(?i)({_KEY_NAME}[\"']?\s*[=:]\s*)(\"[^\"\n]*\"|'[^'\n]*'|(?!\[redacted\])[^\s,;&\"']+)",
+            r"\1[redacted]",
+        ),
+        ("k- k_", r"\b(?:sk|pk|rk)[-_][A-Za-z0-9_-]{8,}", "[redacted]"),
+        (
+            "gho_ ghp_ ghu_ ghs_ ghr_ _pat_ glpat-",
+            r"\b(?:gh[opusr]_[A-Za-z0-9]{16,}|github_pat_[A-Za-z0-9_]{16,}|glpat-[A-Za-z0-9_-]{16,})",
+            "[redacted]",
+        ),
+        ("xox", r"\bxox[abeoprs]-[A-Za-z0-9-]{8,}", "[redacted]"),
+        ("akia asia", r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b", "[redacted]"),
     )
 )
 
@@ -64,18 +86,45 @@ class Evidence:
 NO_EVIDENCE: Final = Evidence("none", None, None, None, None, ())
 
 
-def read_evidence(folder: Path, run: int) -> Evidence:
-    """All that *folder* says of *run*; a torn, foreign or newer file is no evidence, and nothing is raised."""
-    partial, lines = _tail(folder / LOG)
-    witness, code, signal = _first_witness(folder, lines, run)
-    own = [line for line in (*partial, *lines) if not _is_trailer(line)]
-    text = _printable("\n".join(own))
-    return Evidence(witness, code, signal, _reset_asked(lines), _last_words(text), _last_lines(text))
+class Owned(NamedTuple):
+    """What an owner's result must name to bear witness: the card, its run, the hash of its lock, and the owner."""
+
+    task: str
+    run: int
+    lock_hash: str
+    pid: int
+    start_tick: int
+
+
+def read_evidence(folder: Path, run: int, owned: Owned | None = None) -> Evidence:
+    """All that *folder* says of *run*; a torn, foreign or newer file is no evidence, and nothing is raised.
+
+    A run whose turns no owner took (*owned* is none) has no owner's result, whatever lies there.
+    """
+    tail, cut = _tail(f"{folder}/{LOG}")
+    marked: list[str] = []
+    if _MARK in tail or OURS in tail:
+        lines = tail.split("\n")  # nothing else ends a line: \r must not forge a trailer
+        marked = [line for line in lines[cut:] if line.startswith(_MARK)]
+        tail = _own_words(lines)
+    witness, code, signal = _first_witness(folder, marked, run, owned)
+    text = _printable(tail)
+    return Evidence(witness, code, signal, _reset_asked(marked), _last_words(text), _last_lines(text))
 
 
 def wants_quota(evidence: Evidence, patterns: Sequence[str]) -> bool:
     """Whether a quota pattern of the claim matches one of the last three lines (RULES §6)."""
     return any(re.search(pattern, line) for pattern in patterns for line in evidence.last_lines)
+
+
+def own_words(text: str) -> str:
+    """What the worker itself says in *text*, in its last turn where it had several: no line of ours, no controls."""
+    return _printable(_own_words(text.split("\n")))
+
+
+def closing_lines(text: str) -> tuple[str, ...]:
+    """The last three lines of *text*, a worker's own words, that are not empty, as a quota pattern sees them."""
+    return _last_lines(text)
 
 
 def summary_of(folder: Path, evidence: Evidence, how: str) -> str | None:
@@ -95,25 +144,54 @@ def write_exit_record(folder: Path, task: str, run: int, code: int) -> None:
     replace(make_private(folder) / EXIT_RECORD, f"{json.dumps(said, separators=(',', ':'))}\n".encode())
 
 
+def write_owner_result(folder: Path, owned: Owned, code: int, reply: str | None, resets_at: float | None) -> None:
+    """Bear witness for the turns of a run that its owner took: whole or not at all, kept over a loss of power."""
+    said = {"schema": _SCHEMA, **owned._asdict(), "code": code, "signal": None, "ended_at": system_clock()}
+    last = {"reply": None if reply is None else reply[-_REPLY:], "resets_at": resets_at}
+    replace(make_private(folder) / OWNER_RESULT, f"{json.dumps(said | last, separators=(',', ':'))}\n".encode())
+
+
+def owner_result(folder: Path, task: str, run: int, lock_hash: str) -> Mapping[str, Any] | None:
+    """What an owner wrote of exactly this run, whichever process that was; none where nothing is whole."""
+    said = _json(read_file(f"{folder}/{OWNER_RESULT}", limit=_FILE_LIMIT))
+    named = {"task": task, "lock_hash": lock_hash}
+    return said if _ended(said, run) is not None and named.items() <= said.items() else None
+
+
 def redact(text: str) -> str:
     """*text* with what looks like a secret replaced by `[redacted]`."""
-    for pattern, replacement in _SECRETS:
-        text = pattern.sub(replacement, text)
+    folded = text.casefold()
+    for words, pattern, replacement in _SECRETS:
+        if any(word in folded for word in words):
+            text = pattern.sub(replacement, text)
     return text
 
 
-def _first_witness(folder: Path, lines: Sequence[str], run: int) -> tuple[Witness, int | None, int | None]:
-    if ended := _record(folder / EXIT_RECORD, run):
+def _first_witness(
+    folder: Path, lines: Sequence[str], run: int, owned: Owned | None
+) -> tuple[Witness, int | None, int | None]:
+    if ended := _ended(_json(read_file(f"{folder}/{EXIT_RECORD}", limit=_FILE_LIMIT)), run):
         return ("exit_record", *ended)
-    if ended := _record(folder / OWNER_RESULT, run):
+    if owned is not None and (ended := _owner_ended(folder, owned)):
         return ("owner_result", *ended)
     code = _trailer_code(lines, run)
     return ("none" if code is None else "trailer", code, None)
 
 
-def _record(path: Path, run: int) -> tuple[int | None, int | None] | None:
+def _owner_ended(folder: Path, owned: Owned) -> tuple[int | None, int | None] | None:
+    """Code and signal of a result that the owner of the run's turns wrote, and no other process."""
+    said = owner_result(folder, owned.task, owned.run, owned.lock_hash)
+    if said is None or not all(_within(said.get(name), value, value) for name, value in _process(owned).items()):
+        return None
+    return _ended(said, owned.run)
+
+
+def _process(owned: Owned) -> dict[str, int]:
+    return {"pid": owned.pid, "start_tick": owned.start_tick}
+
+
+def _ended(said: Mapping[str, Any], run: int) -> tuple[int | None, int | None] | None:
     """Code and signal of a record that is whole and names *run*."""
-    said = _json(read_file(path, limit=_FILE_LIMIT))
     if said.get("schema") != _SCHEMA or not _within(said.get("run"), run, run):
         return None
     code, signal = said.get("code"), said.get("signal")
@@ -134,22 +212,18 @@ def _within(value: object, least: int, most: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and least <= value <= most
 
 
-def _tail(log: Path) -> tuple[list[str], list[str]]:
-    """The line that the cut left a part of, if any, and the whole lines of the log's last 4,000 bytes."""
-    data, cut = _last_bytes(log)
-    lines = data.decode(errors="replace").split("\n")  # nothing else ends a line: \r must not forge a trailer
-    return ([lines[0]], lines[1:]) if cut else ([], lines)
+def _tail(log: str) -> tuple[str, bool]:
+    """The log's last 4,000 bytes, and whether something was cut off: then the first line is no whole one.
 
-
-def _last_bytes(log: Path) -> tuple[bytes, bool]:
-    """The tail and whether it was cut; then it begins one byte early, so that a line at the border counts as whole."""
+    Of a log that was cut one byte more is read, so that a line at the border counts as whole.
+    """
     try:
-        size = log.stat().st_size
+        size = os.stat(log).st_size  # noqa: PTH116 – a sweep reads fifty of them at once
     except OSError:
-        return b"", False
-    if size <= _TAIL:
-        return read_file(log, limit=_TAIL) or b"", False
-    return read_file(log, limit=_TAIL + 1, offset=size - _TAIL - 1) or b"", True
+        return "", False
+    cut = size > _TAIL
+    data = read_file(log, limit=_TAIL + cut, offset=size - _TAIL - 1 if cut else 0)
+    return (data or b"").decode(errors="replace"), cut
 
 
 def _trailer_code(lines: Iterable[str], run: int) -> int | None:
@@ -165,11 +239,21 @@ def _reset_asked(lines: Iterable[str]) -> int | None:
     return int(seconds) * SECOND + int(fraction[:6].ljust(6, "0"))
 
 
-def _is_trailer(line: str) -> bool:
-    return bool(_TRAILER.fullmatch(line) or _RESET.fullmatch(line))
+def _own_words(lines: Sequence[str]) -> str:
+    """What the worker itself said, in its last turn where it had several."""
+    begun = [at for at, line in enumerate(lines, 1) if line.startswith(OURS) and line.endswith(BEGINS)]
+    return "\n".join(line for line in lines[begun[-1] if begun else 0 :] if not _is_ours(line))
+
+
+def _is_ours(line: str) -> bool:
+    if line.startswith(_MARK):
+        return bool(_TRAILER.fullmatch(line) or _RESET.fullmatch(line))
+    return line.startswith(OURS)
 
 
 def _printable(text: str) -> str:
+    if text.replace("\n", "").replace("\t", "").isprintable():
+        return text
     return _CONTROLS.sub("", text).replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -178,7 +262,8 @@ def _last_words(text: str) -> str | None:
 
 
 def _last_lines(text: str) -> tuple[str, ...]:
-    return tuple(line.rstrip() for line in text.split("\n") if line.strip())[-_LAST_LINES:]
+    said = (line.rstrip() for line in reversed(text.split("\n")) if line.strip())
+    return tuple(islice(said, _LAST_LINES))[::-1]
 
 
 def _result(path: Path) -> str | None:

@@ -13,6 +13,8 @@ EXIT_RECORD: Final = "exit.json"
 OWNER_RESULT: Final = "owner.json"
 PROMPT: Final = "prompt.md"
 RESULT: Final = "result"
+TURNS: Final = "turns.json"
+TURN_RESULT: Final = "turn.json"
 LEASE: Final = "lease"
 ENDING: Final = "ending"
 
@@ -45,9 +47,10 @@ def plain(name: str, field: str) -> str:
 
 def make_private(path: Path) -> Path:
     """Make *path* and its missing parents for this user alone (0700); folders above that exist stay as they are."""
-    for missing in reversed([folder for folder in path.parents if not folder.exists()]):
-        missing.mkdir(mode=_PRIVATE, exist_ok=True)
-    path.mkdir(mode=_PRIVATE, exist_ok=True)
+    if not path.is_dir():
+        for missing in reversed([folder for folder in path.parents if not folder.exists()]):
+            missing.mkdir(mode=_PRIVATE, exist_ok=True)
+        path.mkdir(mode=_PRIVATE, exist_ok=True)
     if path.stat().st_mode & ~_PRIVATE & 0o777:
         path.chmod(_PRIVATE)
     return path
@@ -72,18 +75,22 @@ def write_ending(folder: Path, at: int) -> None:
 
 def read_ending(folder: Path) -> int | None:
     """When the supervisor was first seen gone (µs); None when nobody saw it or the file is garbage."""
-    text = (read_file(folder / ENDING, limit=_LONGEST_INSTANT + 1) or b"").strip()
+    text = (read_file(f"{folder}/{ENDING}", limit=_LONGEST_INSTANT + 1) or b"").strip()
     return int(text) if text.isdigit() and len(text) <= _LONGEST_INSTANT else None
 
 
-def read_file(path: Path, *, limit: int, offset: int = 0) -> bytes | None:
+def read_file(path: Path | str, *, limit: int, offset: int = 0) -> bytes | None:
     """At most *limit* bytes of a file from *offset*; None when there is none. Never waits, whatever lies there."""
-    try:
-        with open(path, "rb", opener=_at_once) as file:
-            file.seek(offset)
-            return file.read(limit)
+    try:  # without waiting for a writer: an agent may have put a pipe where a file belongs
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
+    try:
+        return os.pread(descriptor, limit, offset)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
 
 
 def write_once(path: Path, data: bytes) -> bool:
@@ -125,8 +132,3 @@ def _draft(path: Path, data: bytes) -> Path:
 
 def _privately(path: str, flags: int) -> int:
     return os.open(path, flags | os.O_CLOEXEC, 0o600)
-
-
-def _at_once(path: str, flags: int) -> int:
-    """Open without waiting for a writer: an agent may have put a pipe where a file belongs."""
-    return os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)

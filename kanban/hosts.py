@@ -40,6 +40,13 @@ def this_host(home: Path) -> Host:
     return Host(id=_host_id(home), name=os.uname().nodename, boot=_boot(), namespace=_namespace())
 
 
+def known_host(home: Path | None) -> Host | None:
+    """This machine, as it has been named before; none where it never was. Nothing is made."""
+    kept = "" if home is None else _text(home / _KEPT)
+    named = os.environ.get("LEDGER_HOST_ID", "").strip() or _machine_id() or kept
+    return Host(id=named, name=os.uname().nodename, boot=_boot(), namespace=_namespace()) if named else None
+
+
 def default_cap() -> int:
     """How many spawned runs this machine bears unless configured: one a GiB of memory, 2 to 8 (RULES §5)."""
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -26,6 +26,7 @@ from ledger import events as e
 from ledger.errors import InvalidInput
 from ledger.events import Actor, Event
 from ledger.recorded import Draft, Recorded
+from projections.goals import turns_of
 from projections.graph import dead, ring
 from projections.task import Task, status
 
@@ -118,7 +119,7 @@ def _created(command: Create) -> e.Created:
         max_retries=command.max_retries,
         max_runtime=command.max_runtime,
         workspace=command.workspace,
-        goal=None if command.goal_max_turns is None else e.Goal(max_turns=command.goal_max_turns),
+        goal=None if command.goal_max_turns is None else e.Goal(max_turns=turns_of(command.goal_max_turns)),
         lane=command.lane,
         host=command.host,
         key=maybe_named(command.key, "a key"),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from kanban.evidence import read_evidence, summary_of, wants_quota
+from kanban.evidence import Owned, read_evidence, summary_of, wants_quota
 from kanban.folders import read_ending, run_folder
 from kanban.hosts import Host
 from kanban.plan import Key, Seen
-from kanban.processes import ProcessTable
+from kanban.processes import Presence, ProcessTable
 from kanban.snapshot import Watched
 from projections.run import Run
 
@@ -17,24 +17,23 @@ Place = tuple[str, str, int]
 """A run of any board: board, card, number."""
 
 
-def observe(watched: Iterable[Watched], host: Host, home: Path, table: ProcessTable) -> dict[Place, Seen]:
+def observe(watched: Iterable[Watched], host: Host, home: Path) -> dict[Place, Seen]:
     """What *host* sees of each run that is its own; runs of other hosts are left out, they are not its to judge."""
-    found = {}
-    for board, run, _ in watched:
-        if (run.host if run.group is None else run.group.host) == host.id:
-            found[board, run.task, run.run] = see(board, run, host, home, table)
-    return found
+    ours = [(board, run) for board, run, _ in watched if _host_of(run) == host.id]
+    table = ProcessTable.for_groups((run.group for _, run in ours if run.group is not None), host)
+    return {(board, run.task, run.run): see(board, run, host, home, table) for board, run in ours}
 
 
 def see(board: str, run: Run, host: Host, home: Path, table: ProcessTable) -> Seen:
     """What this host sees of one run of its own: processes first; evidence only once none is left."""
+    presence, members = (None, ()) if run.group is None else table.sight(run.group, host)
+    if presence is Presence.ALIVE and members and run.open and not run.stops:  # nobody can have begun to end it
+        return Seen(presence, members)
     folder = run_folder(home, board, run.task, run.run)
-    presence = None if run.group is None else table.identify(run.group, host)
-    members = () if run.group is None else table.members(run.group, host)
     since = read_ending(folder)
     if members:
         return Seen(presence, members, since)
-    evidence = read_evidence(folder, run.run)
+    evidence = read_evidence(folder, run.run, owned_of(run))
     return Seen(
         presence,
         members,
@@ -43,6 +42,17 @@ def see(board: str, run: Run, host: Host, home: Path, table: ProcessTable) -> Se
         quota=wants_quota(evidence, run.quota),
         summary=summary_of(folder, evidence, run.result),
     )
+
+
+def owned_of(run: Run) -> Owned | None:
+    """What the result of the owner that took this run's turns must name; none where no owner did."""
+    if run.turns is None:
+        return None
+    return Owned(run.task, run.run, run.lock_hash, run.turns.pid, run.turns.start_tick)
+
+
+def _host_of(run: Run) -> str:
+    return run.host if run.group is None else run.group.host
 
 
 def of_board(seen: dict[Place, Seen], board: str) -> dict[Key, Seen]:

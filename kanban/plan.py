@@ -176,8 +176,10 @@ def admit(
     """
     starts: list[Start] = []
     held: dict[str, tuple[str, int | None]] = {}
-    for task in candidates:
-        if _full(settings, here, live) or (most is not None and len(starts) >= most):
+    waiting = iter(candidates)
+    while not _full(settings, here, live) and (most is None or len(starts) < most):
+        task = next(waiting, None)
+        if task is None:
             break
         reason, until = _held(now, settings, here, task, ending)
         worker = task.worker or ""
@@ -208,7 +210,7 @@ def _of_open(now: int, settings: Settings, here: Here, held: tuple[Run, Lease], 
         return steps
     leftover = seen.presence is Presence.GONE
     if run.stops or asked is not None or leftover:
-        steps += _end_group(now, policy, run, seen)
+        steps += end_group(now, policy, run, seen)
     if seen.presence is Presence.ALIVE and lease.until - now < policy.lease * SECOND // 2:
         steps.append(Renew(run, now + policy.lease * SECOND))
     return steps
@@ -272,7 +274,7 @@ def _draining(settings: Settings, run: Run) -> Pause | None:
     return found[0] if found else None
 
 
-def _end_group(now: int, policy: Policy, run: Run, seen: Seen) -> list[Step]:
+def end_group(now: int, policy: Policy, run: Run, seen: Seen) -> list[Signal]:
     """TERM at first sight, KILL after the grace, both counted from what the first tick wrote down."""
     if seen.ending_since is None:
         return [Signal(run, signal.SIGTERM)]
@@ -289,7 +291,7 @@ def _of_ending(now: int, policy: Policy, run: Run, seen: Seen | None) -> list[St
         return [Forget(run)] if seen.presence is not Presence.UNKNOWN else []
     if now < (run.ended_at or 0) + policy.stop_grace * SECOND:
         return []
-    return _end_group(now, policy, run, seen)
+    return [*end_group(now, policy, run, seen)]
 
 
 def _full(settings: Settings, here: Here, live: Live) -> bool:

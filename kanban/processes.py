@@ -6,16 +6,18 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
-from typing import Final, NamedTuple, Self
+from typing import TYPE_CHECKING, Final, NamedTuple, Self
 
 from kanban.hosts import Host
-from projections.run import Binding
 
-_PROC: Final = Path("/proc")
+if TYPE_CHECKING:  # a worker that looks at itself loads no fold
+    from projections.run import Binding
+
 _HAS_PROC: Final = Path("/proc/self/stat").exists()
 _DEAD: Final = frozenset({b"Z", b"X", b"x"})
-_STATE, _GROUP, _SESSION, _THREADS, _START = 0, 2, 3, 17, 19  # fields of /proc/<pid>/stat after the name
+_STATE, _PARENT, _GROUP, _SESSION, _THREADS, _START = 0, 1, 2, 3, 17, 19  # fields of /proc/<pid>/stat after the name
 _TICKS: Final = 100
 
 
@@ -28,6 +30,9 @@ class Presence(StrEnum):
     UNKNOWN = "unknown"  # another machine's or another pid namespace's: left to the lease, never signalled
 
 
+_UNVERIFIED: Final = frozenset({Presence.UNKNOWN, Presence.REBOOTED})
+
+
 class Process(NamedTuple):
     """One process as it was seen: *start_tick* counts from the start of the machine."""
 
@@ -36,19 +41,30 @@ class Process(NamedTuple):
     session: int
     start_tick: int
     dead: bool
+    parent: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ProcessTable:
-    """All processes of this machine, by pid, as one pass saw them."""
+    """Processes of this machine, by pid, as one pass saw them."""
 
     processes: Mapping[int, Process]
 
     @classmethod
-    def snapshot(cls) -> Self:
-        """See every process now; one that ends meanwhile is left out."""
-        seen = (_look(pid) for pid in _pids())
+    def snapshot(cls, pids: Iterable[int] | None = None) -> Self:
+        """See every process now, or *pids* alone; one that ends meanwhile is left out."""
+        seen = (_look(pid) for pid in (_pids() if pids is None else pids))
         return cls({process.pid: process for process in seen if process is not None})
+
+    @classmethod
+    def for_groups(cls, bindings: Iterable[Binding], host: Host) -> Self:
+        """See as much as `members` needs to tell whether anybody of each of these groups lives.
+
+        The bound processes, and every other one only where some of these are gone: a group may outlive its leader.
+        """
+        bound = list(bindings)
+        table = cls.snapshot(binding.pid for binding in bound)
+        return cls.snapshot() if any(table.must_look_further(binding, host) for binding in bound) else table
 
     def identify(self, binding: Binding, host: Host) -> Presence:
         """Whether the bound process lives on *host*, which must be this machine (RULES §6)."""
@@ -65,12 +81,24 @@ class ProcessTable:
 
         Empty whenever the group cannot be verified: another machine, another boot, a reused leader's pid.
         """
+        return self.sight(binding, host)[1]
+
+    def sight(self, binding: Binding, host: Host) -> tuple[Presence, tuple[int, ...]]:
+        """`identify` and `members` at once."""
         presence = self.identify(binding, host)
-        if presence in {Presence.UNKNOWN, Presence.REBOOTED} or self._reused(binding):
-            return ()
+        if presence in _UNVERIFIED or self._reused(binding):
+            return presence, ()
         if binding.group == 0:
-            return (binding.pid,) if presence is Presence.ALIVE else ()
-        return tuple(process.pid for process in self.processes.values() if _belongs(process, binding))
+            return presence, (binding.pid,) if presence is Presence.ALIVE else ()
+        led = self._groups.get(binding.group, ())
+        return presence, tuple(process.pid for process in led if process.start_tick >= binding.start_tick)
+
+    def must_look_further(self, binding: Binding, host: Host) -> bool:
+        """Whether the group may live on in processes that are not in this table."""
+        presence, members = self.sight(binding, host)
+        if members or presence in _UNVERIFIED:
+            return False
+        return binding.group != 0 and not self._reused(binding)
 
     @staticmethod
     def signal(binding: Binding, host: Host, signum: int) -> bool:
@@ -78,7 +106,7 @@ class ProcessTable:
 
         the identity is taken from a snapshot of its own, not from the one that the caller decided on.
         """
-        if not ProcessTable.snapshot().members(binding, host):
+        if not ProcessTable.for_groups((binding,), host).members(binding, host):
             return False
         try:
             _send(binding, signum)
@@ -86,15 +114,28 @@ class ProcessTable:
             return False
         return True
 
-    def escaped(self, board: str, task: str, run: int, *, group: int = 0) -> tuple[int, ...]:
-        """Live pids that carry the run's environment but left its *group*: for naming, never for signals (RULES §7.7).
+    def escaped(self, board: str, groups: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], tuple[int, ...]]:
+        """Live pids that carry a run's environment but left its group: for naming, never for signals (RULES §7.7).
 
+        *groups*: card and number of each run of *board* to look for, and its group. Every environment is read once.
         Best effort: a process may have cleaned its environment, and another user's cannot be read.
         """
-        wanted = {f"LEDGER_{name}={value}".encode() for name, value in _names(board, task, run)}
-        live = (process for process in self.processes.values() if not process.dead)
-        outside = (process.pid for process in live if not process.group == process.session == group)
-        return tuple(pid for pid in outside if wanted <= _environment(pid))
+        wanted = {(board.encode(), task.encode(), str(run).encode()): (task, run) for task, run in groups}
+        found: dict[tuple[str, int], tuple[int, ...]] = {}
+        for process in self.processes.values():
+            run = None if process.dead else wanted.get(_claim(_environment(process.pid)))
+            if run is not None and not process.group == process.session == groups[run]:
+                found[run] = (*found.get(run, ()), process.pid)
+        return found
+
+    @cached_property
+    def _groups(self) -> Mapping[int, tuple[Process, ...]]:
+        """The live processes of each group that is a session of its own, as those of runs are."""
+        found: dict[int, tuple[Process, ...]] = {}
+        for process in self.processes.values():
+            if process.group == process.session and not process.dead:
+                found[process.group] = (*found.get(process.group, ()), process)
+        return found
 
     def _lives(self, binding: Binding) -> bool:
         process = self.processes.get(binding.pid)
@@ -114,6 +155,15 @@ def start_tick(pid: int) -> int | None:
     return None if process is None or process.dead else process.start_tick
 
 
+def lineage(pid: int) -> dict[int, Process]:
+    """*pid* and what it descends from, the nearest first, as far as these live."""
+    found: dict[int, Process] = {}
+    while pid not in found and (process := _look(pid)) is not None:
+        found[pid] = process
+        pid = process.parent
+    return found
+
+
 def _send(binding: Binding, signum: int) -> None:
     if binding.group == 0:
         os.kill(binding.pid, signum)
@@ -121,13 +171,10 @@ def _send(binding: Binding, signum: int) -> None:
         os.killpg(binding.group, signum)
 
 
-def _belongs(process: Process, binding: Binding) -> bool:
-    in_group = process.group == process.session == binding.group
-    return in_group and not process.dead and process.start_tick >= binding.start_tick
-
-
-def _names(board: str, task: str, run: int) -> Iterable[tuple[str, str]]:
-    return (("BOARD", board), ("TASK", task), ("RUN", str(run)))
+def _claim(environment: Iterable[bytes]) -> tuple[bytes, bytes, bytes]:
+    """Board, card and run that an environment names; empty where it does not."""
+    named = dict(entry.partition(b"=")[::2] for entry in environment if entry.startswith(b"LEDGER_"))
+    return named.get(b"LEDGER_BOARD", b""), named.get(b"LEDGER_TASK", b""), named.get(b"LEDGER_RUN", b"")
 
 
 def _environment(pid: int) -> set[bytes]:
@@ -135,7 +182,8 @@ def _environment(pid: int) -> set[bytes]:
     if not _HAS_PROC:
         return _environment_elsewhere(pid)
     try:
-        return set((_PROC / str(pid) / "environ").read_bytes().split(b"\0"))
+        with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123 – a path costs more than the read
+            return set(file.read().split(b"\0"))
     except OSError:
         return set()
 
@@ -143,7 +191,7 @@ def _environment(pid: int) -> set[bytes]:
 def _pids() -> Iterable[int]:
     if not _HAS_PROC:
         return _pids_elsewhere()
-    return (int(name) for name in os.listdir(_PROC) if name.isdecimal())  # noqa: PTH208 – names only, at half the cost
+    return (int(name) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208 – names only, at half the cost
 
 
 def _look(pid: int) -> Process | None:
@@ -166,7 +214,8 @@ def _parsed(pid: int, stat: bytes) -> Process:
     fields = stat[stat.rindex(b")") + 2 :].split()
     # A first thread that ended before the others looks like a zombie, but the process lives.
     dead = fields[_STATE] in _DEAD and int(fields[_THREADS]) <= 1
-    return Process(pid, int(fields[_GROUP]), int(fields[_SESSION]), int(fields[_START]), dead)
+    group, session, start, parent = (int(fields[place]) for place in (_GROUP, _SESSION, _START, _PARENT))
+    return Process(pid, group, session, start, dead, parent)
 
 
 def _pids_elsewhere() -> Iterable[int]:
@@ -181,7 +230,7 @@ def _look_elsewhere(pid: int) -> Process | None:
     try:
         process = psutil.Process(pid)
         dead, tick = process.status() == psutil.STATUS_ZOMBIE, int(process.create_time() * _TICKS)
-        return Process(pid, os.getpgid(pid), os.getsid(pid), tick, dead)
+        return Process(pid, os.getpgid(pid), os.getsid(pid), tick, dead, process.ppid())
     except (psutil.Error, OSError):
         return None
 

@@ -10,6 +10,7 @@ from ledger.errors import UnknownTask
 from ledger.recorded import Recorded
 from ledger.store import follow, read_task
 from projections import queries
+from projections.listed import Page
 
 
 class Questions(Session):
@@ -29,6 +30,11 @@ class Questions(Session):
         """Cards in one order, filtered; see `projections.queries.list_tasks`."""
         with self.look() as desk:
             return queries.list_tasks(desk.tx, self.name, **filters)
+
+    def cards(self, **filters: Any) -> Page:
+        """The same cards as lean rows; see `projections.queries.cards`."""
+        with self.look() as desk:
+            return queries.cards(desk.tx, self.name, **filters)
 
     def columns(self) -> dict[str, Any]:
         """The board in columns."""

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
-import getpass
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from sqlalchemy import Engine
 
-from kanban import commands as c
 from kanban.address import Address, address_of
 from kanban.config import Loaded
-from kanban.decide import decide
 from kanban.desk import Desk, again, at_desk, looking
 from kanban.failpoints import reach
 from kanban.hosts import Host, this_host
@@ -26,6 +23,9 @@ from ledger.store import by_command
 from ledger.upgrade import open_store
 from projections import queries
 from projections.settings import Settings
+
+if TYPE_CHECKING:
+    from kanban import commands as c
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +122,8 @@ class Session:
         return answer, decision.refusal
 
     def _decided(self, desk: Desk, command: Any) -> c.Decision:
+        from kanban.decide import decide
+
         return decide(desk, command, self.actor, self.own)
 
     def foresee(self, command: Any) -> list[dict[str, str]]:
@@ -188,7 +190,9 @@ def _operator(loaded: Loaded, environ: Mapping[str, str], host: Host) -> Actor:
 
 
 def _user(environ: Mapping[str, str]) -> str:
+    from getpass import getuser
+
     try:
-        return environ.get("USER") or getpass.getuser()
+        return environ.get("USER") or getuser()
     except (KeyError, OSError):
         return f"uid-{os.getuid()}"

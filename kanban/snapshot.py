@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import Column, Connection, Table, func, select, text, tuple_
+from sqlalchemy import Column, Connection, Table, and_, bindparam, func, select, text, tuple_
 
-from kanban.admission import Live, live_of
 from kanban.commands import Ahead, View, known, unmet
 from kanban.plan import Lease
+from ledger.prepared import Prepared
 from ledger.recorded import Draft
 from projections import tables
-from projections.rows import run_from, task_from
+from projections.rows import RUN_COLUMNS, TASK_VALUES, run_of, task_of
 from projections.run import Run
 from projections.task import Task, claimable, evolve
 
-RUNS, LEASES, HELD, TASKS = tables.runs, tables.leases, tables.held, tables.tasks
-
+RUNS, LEASES, HELD, TASKS, SETTINGS = tables.runs, tables.leases, tables.held, tables.tasks, tables.settings
 
 Report = Callable[[str, str], None]
 """Told of each card of which something stored cannot be read, and what."""
@@ -48,53 +47,35 @@ class Watch:
 
 def watch(tx: Connection, board: str) -> Watch:
     """The runs to look at now. A row that cannot be read is an error of its card; the others go on."""
-    joined = RUNS.outerjoin(
-        LEASES, (LEASES.c.board == RUNS.c.board) & (LEASES.c.task == RUNS.c.task) & (LEASES.c.run == RUNS.c.run)
-    )
-    query = select(RUNS, LEASES.c.lease_until.label("leased"), LEASES.c.last_beat).select_from(joined)
     errors: list[tuple[str, str]] = []
-    open_rows = tx.execute(query.where(RUNS.c.board == board, RUNS.c.ended_by.is_(None))).mappings().all()
-    leased = tuple_(*_key(RUNS)).in_(select(*_key(LEASES)))  # else SQLite walks every run that there ever was
-    ending_rows = tx.execute(query.where(leased, RUNS.c.ended_by.is_not(None))).mappings().all()
-    return Watch(tuple(_watched(open_rows, errors)), tuple(_watched(ending_rows, errors)), tuple(errors))
+    open_runs = tuple(_watched(_OPEN.all(tx, board=board), errors))
+    return Watch(open_runs, tuple(_watched(_ENDING.all(tx), errors)), tuple(errors))
 
 
 def liftable(tx: Connection, board: str, report: Report | None = None) -> list[Task]:
-    """The cards with a hold that is not sticky. A row that cannot be read is reported; the others go on."""
-    query = select(TASKS).where(TASKS.c.board == board, ~TASKS.c.hold_sticky, ~TASKS.c.archived).order_by(TASKS.c.task)
-    return list(_tasks(tx.execute(query).mappings(), report))
+    """The cards with a hold that is not sticky and may have lost its reason: card or policy were changed after it.
+
+    A row that cannot be read is reported; the others go on.
+    """
+    return list(_tasks(_LIFTABLE.all(tx, board=board), report))
 
 
 def candidates(tx: Connection, board: str, now: int, host: str, report: Report | None = None) -> Iterator[Task]:
     """The cards that only time or this host's slots could still hold back: larger priority, then older, then id.
 
-    A row that cannot be read is reported; the others go on.
+    Read when they are asked for, one by one. A row that cannot be read is reported; the others go on.
     """
-    query = (
-        select(TASKS)
-        .where(TASKS.c.board == board, text(tables.CLAIMABLE))
-        .where((TASKS.c.scheduled.is_(None)) | (TASKS.c.scheduled <= now))
-        .where((TASKS.c.host.is_(None)) | (TASKS.c.host == host))
-        .order_by(TASKS.c.priority.desc(), TASKS.c.created_at, TASKS.c.task)
-    )
-    return _tasks(tx.execute(query).mappings(), report)
+    yield from _tasks(tx.execute(_CANDIDATES, {"board": board, "now": now, "here": host}), report)
 
 
 def spawned_here(tx: Connection, host: str) -> int:
     """How many open runs were spawned on *host*, over all boards: what the host's cap counts."""
-    query = select(func.count()).select_from(RUNS).where(RUNS.c.ended_by.is_(None))
-    return int(tx.execute(query.where(RUNS.c.by == "spawn", RUNS.c.host == host)).scalar() or 0)
-
-
-def live(view: View, tx: Connection, host: str, *, ending: int) -> Live:
-    """The live counts of the board, with *ending* groups of ended runs that still use this host."""
-    return live_of(view.live(), spawned_here(tx, host) + ending)
+    return int(_SPAWNED.one(tx, here=host)[0])
 
 
 def stored_held(tx: Connection, board: str) -> dict[str, tuple[str, int | None]]:
     """The held reasons as the last tick left them."""
-    rows = tx.execute(select(HELD.c.task, HELD.c.reason, HELD.c.until).where(HELD.c.board == board))
-    return {task: (reason, until) for task, reason, until in rows}
+    return {task: (reason, until) for task, reason, until in _HELD.all(tx, board=board)}
 
 
 def foreseen(view: View, drafts: Iterable[Draft]) -> dict[str, Task]:
@@ -126,30 +107,67 @@ def _startable(task: Task, now: int) -> bool:
     return claimable(task._replace(not_before=None), now)
 
 
-def _tasks(rows: Iterable[Mapping[Any, Any]], report: Report | None) -> Iterator[Task]:
+def _tasks(rows: Iterable[Sequence[Any]], report: Report | None) -> Iterator[Task]:
     for row in rows:
         try:
-            yield task_from(dict(row))
+            yield task_of(row)
         except _UNREADABLE as fault:
             if report is not None:
-                report(row["task"], _unreadable("its stored row", fault))
+                report(row[0], _unreadable("its stored row", fault))
 
 
-def _watched(rows: Iterable[Mapping[Any, Any]], errors: list[tuple[str, str]]) -> Iterator[Watched]:
-    for row in rows:
+def _watched(rows: Iterable[Sequence[Any]], errors: list[tuple[str, str]]) -> Iterator[Watched]:
+    for board, leased, beat, *stored in rows:
         try:
-            run = run_from(dict(row))
+            run = run_of(stored)
         except _UNREADABLE as fault:
-            errors.append((row["task"], _unreadable("its stored run", fault)))
+            errors.append((stored[0], _unreadable("its stored run", fault)))
             continue
-        leased = row["leased"]
-        until = run.lease_until if leased is None else leased
-        yield Watched(row["board"], run, Lease(until, row["last_beat"], leased is not None))
+        yield Watched(board, run, Lease(run.lease_until if leased is None else leased, beat, leased is not None))
+
+
+def _unreadable(what: str, fault: Exception) -> str:
+    return f"{what} cannot be read: {fault}; ledger replay, ledger db rebuild"
 
 
 def _key(table: Table) -> tuple[Column[Any], ...]:
     return table.c.board, table.c.task, table.c.run
 
 
-def _unreadable(what: str, fault: Exception) -> str:
-    return f"{what} cannot be read: {fault}; ledger replay, ledger db rebuild"
+_CARD = select(*(TASKS.c[name] for name in TASK_VALUES)).where(TASKS.c.board == bindparam("board"))
+_LIFTABLE = Prepared(
+    _CARD.where(~TASKS.c.hold_sticky, ~TASKS.c.archived)
+    .where(
+        (TASKS.c.position > TASKS.c.hold_position)
+        | (
+            TASKS.c.hold_position
+            < select(SETTINGS.c.policy_position).where(SETTINGS.c.board == bindparam("board")).scalar_subquery()
+        )
+    )
+    .order_by(TASKS.c.task)
+)
+_CANDIDATES = (
+    _CARD.where(text(tables.CLAIMABLE))
+    .where((TASKS.c.scheduled.is_(None)) | (TASKS.c.scheduled <= bindparam("now")))
+    .where((TASKS.c.host.is_(None)) | (TASKS.c.host == bindparam("here")))
+    .order_by(TASKS.c.priority.desc(), TASKS.c.created_at, TASKS.c.task)
+)
+_LEASED = and_(*(of_lease == of_run for of_lease, of_run in zip(_key(LEASES), _key(RUNS), strict=True)))
+_RUN = select(RUNS.c.board, LEASES.c.lease_until, LEASES.c.last_beat, *(RUNS.c[name] for name in RUN_COLUMNS))
+_OPEN = Prepared(
+    _RUN.select_from(RUNS.outerjoin(LEASES, _LEASED)).where(
+        RUNS.c.board == bindparam("board"), RUNS.c.ended_by.is_(None)
+    )
+)
+# From the leases: else SQLite walks every run that there ever was.
+_ENDING = Prepared(
+    _RUN.select_from(RUNS.outerjoin(LEASES, _LEASED)).where(
+        tuple_(*_key(RUNS)).in_(select(*_key(LEASES))), RUNS.c.ended_by.is_not(None)
+    )
+)
+_SPAWNED = Prepared(
+    select(func.count())
+    .select_from(RUNS)
+    .where(RUNS.c.ended_by.is_(None), RUNS.c.by == "spawn", RUNS.c.host == bindparam("here"))
+)
+_HELD = Prepared(select(HELD.c.task, HELD.c.reason, HELD.c.until).where(HELD.c.board == bindparam("board")))

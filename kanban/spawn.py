@@ -47,6 +47,7 @@ class Order:
     log_limit: int
     database_url: str = field(repr=False)
     home: Path
+    goal_max_turns: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +133,7 @@ def _claim(order: Order) -> dict[str, str]:
         "LEDGER_PROMPT": str(folder / PROMPT),
         "LEDGER_BIN": str(ledger_script()),
         "LEDGER_HOME": str(order.home.absolute()),
+        **({} if order.goal_max_turns is None else {"LEDGER_GOAL_MAX_TURNS": str(order.goal_max_turns)}),
     }
 
 

@@ -2,20 +2,35 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from sqlalchemy import Connection, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, func, insert, select, update
 
 from kanban import snapshot
 from kanban.desk import Desk
 from kanban.plan import Admission
 from kanban.tick import Tick
+from ledger.prepared import Prepared
 from projections import tables
 from projections.policy import SECOND
 
 HELD, SWEEPS = tables.held, tables.sweeps
 REWRITE = 10 * SECOND
 """A tick that changes nothing rewrites its row at most that often."""
+
+_LAST = Prepared(select(SWEEPS.c.ticked_at).where(*(SWEEPS.c[name] == bindparam(name) for name in ("board", "host"))))
+_CARDS = tables.cards
+_STATUS = Prepared(select(_CARDS.c.status).where(*(_CARDS.c[name] == bindparam(name) for name in ("board", "task"))))
+_DROP = Prepared(delete(HELD).where(*(HELD.c[name] == bindparam(name) for name in ("board", "task"))))
+_HOLD = Prepared(insert(HELD))
+_FIRST = Prepared(insert(SWEEPS))
+_STAMP = Prepared(
+    update(SWEEPS)
+    .where(SWEEPS.c.board == bindparam("of_board"), SWEEPS.c.host == bindparam("of_host"))
+    .values(
+        ticked_at=bindparam("at"),
+        errors=bindparam("errors_met"),
+        changed_at=func.coalesce(bindparam("changed"), SWEEPS.c.changed_at),
+    )
+)
 
 
 def by_reason(admission: Admission) -> dict[str, list[str]]:
@@ -34,31 +49,26 @@ def held_changes(desk: Desk, admission: Admission) -> tuple[dict[str, tuple[str,
 
 
 def _still_waits(tx: Connection, board: str, task: str) -> bool:
-    cards = tables.cards
-    found = tx.execute(select(cards.c.status).where(cards.c.board == board, cards.c.task == task)).scalar()
-    return found in {"scheduled", "review", "ready"}
+    found = _STATUS.one(tx, board=board, task=task)
+    return found is not None and found[0] in {"scheduled", "review", "ready"}
 
 
 def keep_held(desk: Desk, admission: Admission, tick: Tick) -> None:
     tick.held = by_reason(admission)
     fresh, gone = held_changes(desk, admission) or ({}, [])
     for task in (*fresh, *gone):
-        desk.tx.execute(delete(HELD).where(HELD.c.board == desk.board, HELD.c.task == task))
+        _DROP.run(desk.tx, board=desk.board, task=task)
     for task, (reason, until) in fresh.items():
-        desk.tx.execute(insert(HELD).values(board=desk.board, task=task, reason=reason, until=until, since=desk.now))
+        _HOLD.run(desk.tx, board=desk.board, task=task, reason=reason, until=until, since=desk.now)
 
 
 def stamp_is_due(desk: Desk, host: str, tick: Tick) -> bool:
-    last = desk.tx.execute(select(SWEEPS.c.ticked_at).where(SWEEPS.c.board == desk.board, SWEEPS.c.host == host))
-    ticked = last.scalar()
-    return ticked is None or abs(tick.at - ticked) >= REWRITE
+    last = _LAST.one(desk.tx, board=desk.board, host=host)
+    return last is None or abs(tick.at - last[0]) >= REWRITE
 
 
 def stamp(desk: Desk, host: str, tick: Tick, *, changed: bool) -> None:
     """One row a host: its last tick, the last that changed something, and how many errors it met."""
-    values: dict[str, Any] = {"ticked_at": tick.at, "errors": len(tick.errors)} | (
-        {"changed_at": tick.at} if changed else {}
-    )
-    key = (SWEEPS.c.board == desk.board, SWEEPS.c.host == host)
-    if desk.tx.execute(update(SWEEPS).where(*key).values(values)).rowcount == 0:
-        desk.tx.execute(insert(SWEEPS).values(board=desk.board, host=host, **({"changed_at": None} | values)))
+    at, errors, changed_at = tick.at, len(tick.errors), tick.at if changed else None
+    if _STAMP.run(desk.tx, of_board=desk.board, of_host=host, at=at, errors_met=errors, changed=changed_at) == 0:
+        _FIRST.run(desk.tx, board=desk.board, host=host, ticked_at=at, errors=errors, changed_at=changed_at)

@@ -7,6 +7,7 @@ process books it the same way.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,20 +15,23 @@ from typing import Any
 
 from sqlalchemy import Engine
 
-from kanban.commands import Decision
+from kanban.admission import claimed
+from kanban.commands import Decision, known
 from kanban.config import Assignee, resolve_env
 from kanban.desk import Desk, at_desk, looking
 from kanban.evidence import write_exit_record
 from kanban.failpoints import reach
-from kanban.folders import LOG, PROMPT, RESULT, make_private, run_folder
+from kanban.folders import LOG, PROMPT, RESULT, TURNS, make_private, run_folder
 from kanban.hosts import Host
 from kanban.prompt import PromptCard, compose, fill, shortened
 from kanban.spawn import Children, Launched, Order, close_gate, launch, open_gate
+from kanban.worker import resume
 from kanban.workspaces import prepare
+from ledger import ids
 from ledger.clock import Clock
 from ledger.database import savepoint
 from ledger.errors import StoreBusy, StoreDamaged, StoreFault, StoreFull, StoreMissing, StoreReplaced
-from ledger.events import Actor, WorkerBound
+from ledger.events import Actor, Cap, WorkerBound
 from ledger.recorded import Draft
 from projections import queries
 from projections.task import Task
@@ -39,7 +43,7 @@ _OF_THE_STORE = (StoreBusy, StoreDamaged, StoreFull, StoreMissing, StoreReplaced
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A card that this tick has just claimed, and the lock that only its worker will hold."""
+    """A card that has just been claimed, and the lock that only its worker will hold."""
 
     task: Task
     run: int
@@ -69,6 +73,27 @@ class Shop:
     url: str
     environ: Mapping[str, str]
     log_limit: int
+
+
+def open_run(desk: Desk, task: Task, worker: Assignee, *, caps: Iterable[Cap], host: Host, actor: Actor) -> Claim:
+    """Open the next run of *task* for *worker*, to be started on *host*: nobody else will know its lock."""
+    lock = ids.lock()
+    event = claimed(
+        desk,
+        known(desk, task.id),
+        by="spawn",
+        worker=worker.name,
+        lock_hash=ids.lock_hash(lock),
+        host=host.id,
+        boot=host.boot,
+        caps=caps,
+        on_success=worker.on_success,
+        reviewer=worker.reviewer,
+        result=worker.result,
+        quota=worker.quota,
+    )
+    desk.write(Decision((Draft.of(task.id, event, actor),)))
+    return Claim(task, event.run, worker, lock)
 
 
 def start(shop: Shop, claims: Iterable[Claim], children: Children, actor: Actor) -> list[Started]:
@@ -169,13 +194,27 @@ def _order(shop: Shop, claim: Claim) -> Order:
         task=claim.task.id,
         run=claim.run,
         lock=claim.lock,
-        command=fill(claim.worker.command, values),
+        command=_command(folder, claim.worker, values, has_goal=card.goal_max_turns is not None),
         workspace=workspace,
         env=env,
         log_limit=shop.log_limit,
         database_url=shop.url,
         home=shop.home,
+        goal_max_turns=card.goal_max_turns,
     )
+
+
+def _command(folder: Path, worker: Assignee, values: Mapping[str, str], *, has_goal: bool) -> tuple[str, ...]:
+    """What the supervisor starts: the command, or where that can go on after a failure what runs its turns."""
+    command = fill(worker.command, values)
+    if not worker.resume:
+        return command
+    turns = resume.Turns(
+        command=command, resume=worker.resume, retry=worker.retry, quota=worker.quota,
+        judge=worker.judge if has_goal else (), closes=worker.on_success != "violation", values=values,
+    )  # fmt: skip
+    _write_private(folder / TURNS, turns.as_json())
+    return (sys.executable, "-I", resume.__file__, str(folder.absolute()))
 
 
 def prompt_card(desk: Desk, task: Task) -> PromptCard:
@@ -192,6 +231,7 @@ def prompt_card(desk: Desk, task: Task) -> PromptCard:
         runs=tuple((run["run"], run["assignee"], run["outcome"], run["last_words"] or run["summary"]) for run in ended),
         comments=tuple((c["actor"]["name"], _at(c), c["body"] or "") for c in shown["comments"]),
         reviewing=task.lane == "review",
+        goal_max_turns=task.card.goal_max_turns if task.lane == "work" else None,
         rejected=(changes[-1]["words"] or {}).get("reason") if changes and task.lane == "work" else None,
     )
 

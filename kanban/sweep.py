@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from kanban import snapshot
-from kanban.admission import caps_of, claimed, live_of
+from kanban.admission import Live, caps_of, live_of
 from kanban.booking import decide_step
-from kanban.commands import Decision, Foresight, View, known
+from kanban.commands import Foresight, View
 from kanban.desk import Desk, at_desk, looking
 from kanban.failpoints import reach
 from kanban.folders import check_room, make_private, run_folder, write_ending
@@ -29,14 +29,14 @@ from kanban.plan import Admission, AskStop, Book, Forget, Here, Lift, Renew, Sig
 from kanban.processes import ProcessTable
 from kanban.spawn import Children
 from kanban.standing import by_reason, held_changes, keep_held, stamp, stamp_is_due
-from kanban.starting import Claim, Shop, start
+from kanban.starting import Claim, Shop, open_run, start
 from kanban.tick import Tick, note_error, report
 from kanban.tidy import tidy
-from ledger import ids
 from ledger.clock import rfc3339
 from ledger.database import savepoint
 from ledger.errors import StoreFault
 from ledger.events import Actor
+from ledger.memory import Memory
 from ledger.recorded import Draft
 from projections import leases
 from projections.queries import next_at
@@ -54,6 +54,7 @@ class Sweeper:
     workers: dict[str, Any]
     cap: int
     children: Children = field(default_factory=Children)
+    memory: Memory = field(default_factory=Memory)
 
     @property
     def here(self) -> Here:
@@ -89,11 +90,9 @@ class Sweeper:
         signals: list[Signal] = []
         claims: list[Claim] = []
         if self._changes_nothing(tick, seen, most):
-            with looking(self.shop.engine, self.shop.board, self.shop.clock) as desk:
-                self._sum_up(tick, desk)
             return
         with at_desk(self.shop.engine, self.shop.board, self.shop.clock) as desk:
-            watch = snapshot.watch(desk.tx, desk.board)
+            watch = self._watch(desk)
             steps = self._settle(tick, desk, watch, seen)
             failed: set[str] = set()
             for step in steps:
@@ -103,7 +102,7 @@ class Sweeper:
                 failed |= {_card(step)} if done is None else set()
                 signals += done or []
             admission = self._admit(desk, self._candidates(tick, desk), watch, seen, most)
-            remaining = len(_remaining(watch, seen, self.here.host))
+            remaining = len(remaining_of(watch, seen, self.here.host))
             for card in admission.starts:
                 claim = self._guarded(tick, desk, card.task.id, partial(self._claim, desk, card, remaining))
                 claims += [] if claim is None else [claim]
@@ -134,7 +133,7 @@ class Sweeper:
         """Fill *tick* with what a real one would do: reads only."""
         seen = self._observe(tick)
         with looking(self.shop.engine, self.shop.board, self.shop.clock) as desk:
-            watch = snapshot.watch(desk.tx, desk.board)
+            watch = self._watch(desk)
             drafts: list[Draft] = []
             steps = self._settle(tick, desk, watch, seen)
             sight = Foresight(desk, desk.position)
@@ -155,10 +154,22 @@ class Sweeper:
 
     def _observe(self, tick: Tick) -> dict[Place, Any]:
         with looking(self.shop.engine, self.shop.board, self.shop.clock) as desk:
-            watch = snapshot.watch(desk.tx, desk.board)
-        seen = observe(watch.everyone(), self.shop.host, self.shop.home, ProcessTable.snapshot())
+            watch = self._watch(desk)
+        seen = observe(watch.everyone(), self.shop.host, self.shop.home)
         tick.present = sum(bool(found.members) for found in of_board(seen, self.shop.board).values())
         return seen
+
+    def _watch(self, desk: Desk) -> snapshot.Watch:
+        return self.memory.of(desk.tx, "watch", lambda: snapshot.watch(desk.tx, desk.board))
+
+    def _open(self, desk: Desk) -> tuple[Run, ...]:
+        return self.memory.of(desk.tx, "open", desk.live)
+
+    def _live(self, desk: Desk, *, ending: int) -> Live:
+        """The live counts of the board, with *ending* groups of ended runs that still use this host."""
+        host = self.shop.host.id
+        spawned = self.memory.of(desk.tx, f"spawned on {host}", lambda: snapshot.spawned_here(desk.tx, host))
+        return live_of(self._open(desk), spawned + ending)
 
     def _settle(self, tick: Tick, desk: Desk, watch: snapshot.Watch, seen: dict[Place, Any]) -> list[Step]:
         for task, error in watch.errors:
@@ -187,20 +198,20 @@ class Sweeper:
         booked: int = 0,
         steps: Iterable[Step] = (),
     ) -> Admission:
-        remain = _remaining(watch, seen, self.here.host)
+        remain = remaining_of(watch, seen, self.here.host)
         ended = {step.run.task for step in steps if isinstance(step, Book)}
-        live = snapshot.live(desk, desk.tx, self.here.host, ending=len(remain))
+        live = self._live(desk, ending=len(remain))
         if booked:
-            left = [run for run in desk.live() if run.task not in ended]
-            gone = [run for run in desk.live() if run.task in ended and _holds_slot(run, self.here.host)]
+            left = [run for run in self._open(desk) if run.task not in ended]
+            gone = [run for run in self._open(desk) if run.task in ended and _holds_slot(run, self.here.host)]
             live = live_of(left, live.host - len(gone))
         ending = frozenset(w.run.task for w in remain if w.board == desk.board)
         return admit(desk.now, desk.settings, self.here, cards, live, ending=ending, most=most)
 
     def _changes_nothing(self, tick: Tick, seen: dict[Place, Any], most: int | None) -> bool:
-        """Whether a tick on this snapshot would write nothing: then no write transaction is opened."""
+        """Whether a tick on this snapshot would write nothing: then no write transaction is opened, and all is told."""
         with looking(self.shop.engine, self.shop.board, self.shop.clock) as desk:
-            watch = snapshot.watch(desk.tx, desk.board)
+            watch = self._watch(desk)
             steps = self._settle(tick, desk, watch, seen)
             admission = self._admit(desk, self._candidates(tick, desk), watch, seen, most)
             if (
@@ -212,6 +223,7 @@ class Sweeper:
             ):
                 return False
             tick.held = by_reason(admission)
+            self._sum_up(tick, desk)
             return True
 
     def _tell(self, tick: Tick, view: View, step: Step) -> list[Draft]:
@@ -249,26 +261,10 @@ class Sweeper:
 
     def _claim(self, desk: Desk, card: Start, remaining: int) -> Claim:
         """Open the run. The caps are counted again: a claim before this one may have failed alone."""
-        lock = ids.lock()
         worker = self.workers[card.worker]
-        live = snapshot.live(desk, desk.tx, self.here.host, ending=remaining)
+        live = self._live(desk, ending=remaining)
         caps = caps_of(desk.settings, card.worker, live, own_cap=worker.max_running, host_cap=self.cap)
-        event = claimed(
-            desk,
-            known(desk, card.task.id),
-            by="spawn",
-            worker=card.worker,
-            lock_hash=ids.lock_hash(lock),
-            host=self.shop.host.id,
-            boot=self.shop.host.boot,
-            caps=caps,
-            on_success=worker.on_success,
-            reviewer=worker.reviewer,
-            result=worker.result,
-            quota=worker.quota,
-        )
-        desk.write(Decision((Draft.of(card.task.id, event, self.actor),)))
-        return Claim(card.task, event.run, worker, lock)
+        return open_run(desk, card.task, worker, caps=caps, host=self.shop.host, actor=self.actor)
 
     def _signal(self, tick: Tick, signals: Iterable[Signal]) -> None:
         """TERM or KILL, to a verified group only; the time of the first is written down for every later tick."""
@@ -287,12 +283,10 @@ class Sweeper:
     def _name_escaped(self, tick: Tick, steps: Iterable[Step]) -> None:
         """Name what left the group of a run that is signalled or over: it is never signalled itself."""
         runs = [step.run for step in steps if isinstance(step, Book | Forget | Signal) and step.run.by == "spawn"]
-        groups = [(run, run.group.group) for run in runs if run.group is not None]
-        table = ProcessTable.snapshot() if groups else ProcessTable({})
-        for run, group in groups:
-            escaped = table.escaped(self.shop.board, run.task, run.run, group=group)
-            if escaped:
-                tick.notes.append(f"{run.task}: left its group, not signalled: {', '.join(map(str, escaped))}")
+        groups = {(run.task, run.run): run.group.group for run in runs if run.group is not None}
+        escaped = ProcessTable.snapshot().escaped(self.shop.board, groups) if groups else {}
+        for (task, _), pids in sorted(escaped.items()):
+            tick.notes.append(f"{task}: left its group, not signalled: {', '.join(map(str, pids))}")
 
     def _start(self, tick: Tick, claims: list[Claim]) -> None:
         if not claims:
@@ -303,9 +297,16 @@ class Sweeper:
                 tick.notes.append(f"{started.task}: run {started.run} was not started: {started.fault}")
 
     def _sum_up(self, tick: Tick, desk: Desk) -> None:
-        tick.live = len(desk.live())
+        tick.live = len(self._open(desk))
         tick.position = desk.position
-        tick.next_at = next_at(desk.tx, desk.board, desk.now)
+        tick.next_at = self._next_at(desk)
+
+    def _next_at(self, desk: Desk) -> int | None:
+        """When time alone frees the next card; asked anew once that has come."""
+        asked, found = self.memory.of(desk.tx, "next_at", lambda: (desk.now, next_at(desk.tx, desk.board, desk.now)))
+        if asked <= desk.now and (found is None or desk.now < found):
+            return found
+        return next_at(desk.tx, desk.board, desk.now)
 
     def _guarded(self, tick: Tick, desk: Desk, task: str, work: Callable[[], _T]) -> _T | None:
         """Do *work* in a savepoint of its own: a fault on one card is reported, and the others go on."""
@@ -340,7 +341,7 @@ def _only_one(home: Path) -> Iterator[bool]:
         os.close(descriptor)
 
 
-def _remaining(watch: snapshot.Watch, seen: dict[Place, Any], host: str) -> list[snapshot.Watched]:
+def remaining_of(watch: snapshot.Watch, seen: dict[Place, Any], host: str) -> list[snapshot.Watched]:
     """The ended runs of this host that nobody saw gone: they keep their cards and their slots."""
     ours = (w for w in watch.ending if w.run.group is not None and w.run.group.host == host)
     return [w for w in ours if not _is_gone(seen.get((w.board, w.run.task, w.run.run)))]

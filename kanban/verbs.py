@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from kanban import commands as c
-from kanban.claims import Granted, HandClaim, claim_by_hand, seen_gone
 from kanban.decide import decide_beat
 from kanban.desk import Desk, again, at_desk
 from kanban.failpoints import reach
@@ -16,10 +15,15 @@ from kanban.session import Answer
 from kanban.worker.carrier import operators_only
 from kanban.workspaces import check_spec
 from ledger import ids
+from ledger.database import reading
 from ledger.errors import InvalidInput
 from ledger.events import Children
 from projections import leases, queries
 from projections.policy import SECOND
+
+if TYPE_CHECKING:
+    from kanban.claims import Granted, HandClaim
+    from kanban.plan import Key
 
 
 class Verbs(Questions):
@@ -38,12 +42,14 @@ class Verbs(Questions):
         max_retries: int | None = None,
         max_runtime: int | None = None,
         workspace: str = "scratch",
+        goal_max_turns: int | None = None,
         lane: Literal["work", "triage"] = "work",
         key: str | None = None,
         blocked: str | None = None,
         command_id: str | None = None,
     ) -> Answer:
         """A new card. *parents* are ids, or (id, `ok` | `any`); *max_runtime* is seconds; *blocked* parks it at birth.
+        *goal_max_turns* gives it a goal: a run goes on until its judge agrees, so many turns at most (0 or less: 20).
 
         With an idempotency *key* the same request gives the first answer again, another one `Conflict`.
         """
@@ -51,12 +57,15 @@ class Verbs(Questions):
         links = tuple((parent, "ok") if isinstance(parent, str) else parent for parent in parents)
         command = c.Create(
             ids.task_id(), title, body, assignee, priority, links, tuple(labels), tenant, max_retries, max_runtime,
-            workspace, None, lane, None, key, blocked, self._made_by(),
+            workspace, goal_max_turns, lane, None, key, blocked, self._made_by(),
         )  # fmt: skip
         return self.do(command, command_id=command_id)
 
     def edit(self, task: str, **changes: Any) -> Answer:
-        """Give fields new values: title, body, priority, labels, tenant, max_retries, max_runtime, workspace, lane."""
+        """Give fields new values: title, body, priority, labels, tenant, max_retries, max_runtime, workspace, lane.
+
+        And goal: none, or {"max_turns": N}.
+        """
         if "workspace" in changes:
             check_spec(changes["workspace"])
         return self.do(c.Edit(task, changes))
@@ -204,16 +213,29 @@ class Verbs(Questions):
 
         Raises `Taken`, `NotClaimable`, `Paused`, `NothingToDo`.
         """
+        from kanban.claims import HandClaim, may_linger, seen_gone
+
         if self.own is not None:
             raise Forbidden("a worker claims nothing: it has its card", task=self.own[0], remedy="ask an operator")
-        with self.look() as desk:
-            gone = seen_gone(desk, self.host)
         caps = {name: worker.max_running for name, worker in self.loaded.config.assignees.items()}
         ask = HandClaim(task, assignee, pid, caps)
+        granted = None
         with at_desk(self.engine, self.name, self.clock) as desk:
-            granted = claim_by_hand(desk, ask, self.actor, self.host, gone)
-            reach("before-verb-commit")
+            if not may_linger(desk.tx, self.name, task, self.host):
+                granted = self._grant(desk, ask, frozenset())
+        if granted is None:  # nobody looks at processes while others wait for the board
+            with reading(self.engine) as tx:
+                gone = seen_gone(tx, self.name, task, self.host)
+            with at_desk(self.engine, self.name, self.clock) as desk:
+                granted = self._grant(desk, ask, gone)
         reach("after-verb-commit")
+        return granted
+
+    def _grant(self, desk: Desk, ask: HandClaim, gone: frozenset[Key]) -> Granted:
+        from kanban.claims import claim_by_hand
+
+        granted = claim_by_hand(desk, ask, self.actor, self.host, gone)
+        reach("before-verb-commit")
         return granted
 
     def _speaker(self, task: str | None, run: int | None, lock: str | None) -> tuple[str, c.Credential | None]:
@@ -235,8 +257,8 @@ class Verbs(Questions):
 
 
 def _held_by(desk: Desk, cause: str) -> list[str]:
-    blocked = queries.list_tasks(desk.tx, desk.board, status="blocked", limit=None)["tasks"]
-    return [task["id"] for task in blocked if task["hold"]["cause"] == cause]
+    blocked = queries.cards(desk.tx, desk.board, status="blocked", limit=None).cards
+    return [card.id for card in blocked if card.hold == cause]
 
 
 def _needed(task: str, claim: c.Credential | None) -> c.Credential:

@@ -68,16 +68,17 @@ def decide_as_worker(view: View, command: Any, actor: Actor, own: tuple[str, Cre
 
 def proved(view: View, task: str, claim: Credential) -> Run:
     """The run that *claim* is the lock of, open or ended. `Forbidden` if the lock is not that run's (RULES §8)."""
-    known(view, task)
     if claim.run is not None:
         run = view.run(task, claim.run)
         if run is None:
+            known(view, task)
             raise UnknownRun(task, claim.run)
         if not opens(claim.lock, run.lock_hash):
             raise Forbidden(f"{task}: that is not the lock of run {claim.run}", task=task, remedy=f"ledger show {task}")
         return run
     found = view.run_by_lock(task, lock_hash(claim.lock))
     if found is None:
+        known(view, task)
         raise Forbidden(f"{task}: that lock belongs to no run of this card", task=task, remedy=f"ledger show {task}")
     return found
 

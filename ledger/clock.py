@@ -11,6 +11,7 @@ Clock = Callable[[], int]
 
 SECOND = 1_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_NAIVE = _EPOCH.replace(tzinfo=None)  # prints in half the time
 
 
 def system_clock() -> int:
@@ -20,7 +21,7 @@ def system_clock() -> int:
 
 def rfc3339(at: int) -> str:
     """*at* (microseconds UTC) as RFC 3339 with microseconds and `Z`, as every JSON answer prints it."""
-    return (_EPOCH + timedelta(microseconds=at)).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return (_NAIVE + timedelta(0, 0, at)).isoformat("T", "microseconds") + "Z"
 
 
 def instant(moment: datetime) -> int:

@@ -5,11 +5,10 @@ which no fold reads and which can be redacted; words carry the mark `WORD`. Noth
 missing must not look like one that is empty.
 """
 
-from __future__ import annotations
-
+from functools import cache
 from typing import Annotated, Any, Final, Literal, Self, get_args
 
-from pydantic import Field, JsonValue, TypeAdapter, model_validator
+from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, model_validator
 
 from ledger.values import (
     COUNTED,
@@ -137,15 +136,19 @@ class Edited(Event):
         return self
 
 
+def _value(wanted: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(wanted, config=ConfigDict(defer_build=True))
+
+
 EDITABLE: Final[dict[str, TypeAdapter[Any]]] = {
-    "priority": TypeAdapter(Priority),
-    "labels": TypeAdapter(tuple[str, ...]),
-    "tenant": TypeAdapter(str | None),
-    "max_retries": TypeAdapter(Limit | None),
-    "max_runtime": TypeAdapter(Limit | None),
-    "workspace": TypeAdapter(str),
-    "goal": TypeAdapter(Goal | None),
-    "lane": TypeAdapter(Literal["work", "triage"]),
+    "priority": _value(Priority),
+    "labels": _value(tuple[str, ...]),
+    "tenant": _value(str | None),
+    "max_retries": _value(Limit | None),
+    "max_runtime": _value(Limit | None),
+    "workspace": _value(str),
+    "goal": _value(Goal | None),
+    "lane": _value(Literal["work", "triage"]),
 }
 """What an `edited` may change besides title and body, and what each value must be."""
 
@@ -377,6 +380,7 @@ def blank_words(kind: str) -> dict[str, str | None]:
     return {name: "" if fields[name].annotation is str else None for name in _WORDS[kind]}
 
 
+@cache
 def columns_of(kind: str) -> frozenset[str]:
     """Which of the envelope's columns `run` and `outcome` the kind fills."""
     return frozenset(KINDS[kind].model_fields) & {"run", "outcome"}

@@ -1,32 +1,70 @@
-"""The fair gate: a file lock that writers queue for, with a limit on the wait."""
+"""The fair gate: a file lock that writers wait for, with a limit on the wait.
+
+Handing a lock to a process that sleeps costs more than a commit. So a writer that finds the gate shut first looks
+again at short intervals, while those that are awake go through one after the other, and only then queues in the
+kernel, which serves in turn: nobody waits long, and many writers get through nearly as fast as one.
+"""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Final
 
 from ledger.errors import StoreBusy, StoreFull
+
+_LOOKING: Final = 0.025
+"""Seconds that a writer looks for the gate to be open before it queues."""
+_FIRST_NAP: Final = 0.001
+_LONGEST_NAP: Final = 0.004
 
 
 @contextmanager
 def gate(path: Path, *, timeout: float) -> Iterator[None]:
-    """Hold the file lock *path*; the kernel serves waiters in turn. Raises `StoreBusy` after *timeout* seconds.
+    """Hold the file lock *path*. Raises `StoreBusy` after *timeout* seconds.
 
     A holder that dies lets go. One that is stopped in the middle holds everybody up, so the wait has a limit.
     """
     descriptor = _opened(path)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        _Turn(descriptor).wait(timeout, path)
+    begun = time.monotonic()
+    if not _found_open(descriptor, begun + min(timeout, _LOOKING)):
+        left = max(0.0, begun + timeout - time.monotonic())
+        if not _Turn(descriptor).comes(left):
+            raise StoreBusy(
+                f"another writer has held {path} for {timeout:g} seconds", remedy=f"see who: fuser {path}; then retry"
+            )
     try:
         yield
     finally:
         os.close(descriptor)
+
+
+def _found_open(descriptor: int, until: float) -> bool:
+    """Whether the gate was found open by *until*, and is ours."""
+    nap = _FIRST_NAP
+    try:
+        while not _locked(descriptor):
+            if time.monotonic() >= until:
+                return False
+            time.sleep(nap)
+            nap = min(2 * nap, _LONGEST_NAP)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return True
+
+
+def _locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 class _Turn:
@@ -39,18 +77,14 @@ class _Turn:
         self._mine = threading.Event()
         threading.Thread(target=self._queue, daemon=True).start()
 
-    def wait(self, timeout: float, path: Path) -> None:
-        """Return once it is our turn; an interrupted wait gives its place up too."""
+    def comes(self, seconds: float) -> bool:
+        """Whether it is our turn within *seconds*; else the place is given up, as by an interrupted wait."""
         try:
-            if self._mine.wait(timeout) or not self._gives_up():
-                return
+            return self._mine.wait(seconds) or not self._gives_up()
         except BaseException:
             if not self._gives_up():
                 os.close(self._descriptor)
             raise
-        raise StoreBusy(
-            f"another writer has held {path} for {timeout:g} seconds", remedy=f"see who: fuser {path}; then retry"
-        )
 
     def _gives_up(self) -> bool:
         """Whether the place could be given up before the turn came."""

@@ -62,7 +62,6 @@ Index(
     events.c.command_id,
     unique=True,
     sqlite_where=text("command_id IS NOT NULL"),
-    postgresql_where=text("command_id IS NOT NULL"),
 )
 
 words = Table(

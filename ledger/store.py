@@ -63,6 +63,15 @@ def version(tx: Connection, board: str, task: str) -> int:
     return _VERSION.one(tx, board=board, task=task)[0] or 0
 
 
+def _standing(tx: Connection, board: str, task: str) -> tuple[Head, int]:
+    """Where the board's log ends, and the last version of the stream of *task*."""
+    row = _STANDING.one(tx, board=board, task=task)
+    if row is None:
+        raise _headless(tx, board)
+    *found, last = row
+    return Head(*found), last or 0
+
+
 def append(
     tx: Connection,
     board: str,
@@ -82,8 +91,7 @@ def append(
     check_text("command_id", command_id or "")
     hold_board(tx, board)
     task = drafts[0].task
-    last = head(tx, board)
-    actual = version(tx, board, task)
+    last, actual = _standing(tx, board, task)
     if actual != expected:
         raise WrongExpectedVersion(task, expected=expected, actual=actual)
     at = max(at, last.at)
@@ -93,11 +101,13 @@ def append(
         if draft.task != task:
             raise ValueError(f"one append is one stream: {draft.task!r} after {task!r}")
         placed = draft.as_if(board=board, position=last.position + step, version=actual + step, at=at)
-        event = _chained(placed._replace(command_id=command_id if step == 1 else None), previous, salt(32))
+        if step == 1 and command_id is not None:
+            placed = placed._replace(command_id=command_id)
+        event = _chained(placed, previous, salt(32))
         previous = event.hash
         recorded.append(event)
-    _INSERT_EVENT.each(tx, [_event_row(event) for event in recorded])
-    _INSERT_WORDS.each(tx, [_words_row(event) for event in recorded])
+    _INSERT_EVENT.each_in_order(tx, [event[:_STORED] for event in recorded])
+    _INSERT_WORDS.each_in_order(tx, [_words_row(event) for event in recorded])
     _MOVE_HEAD.run(tx, of=board, was=last.position, head_position=recorded[-1].position, head_at=at, head_hash=previous)
     return recorded
 
@@ -131,7 +141,7 @@ def read_board(
         log = log.where(events.c.position <= until)
     if limit is not None:
         log = log.limit(limit)
-    for row in tx.execution_options(stream_results=True).execute(log):
+    for row in tx.execute(log, execution_options={"stream_results": True}):
         yield Recorded._make(row)
 
 
@@ -192,7 +202,7 @@ _EVENT_COLUMNS = (
     events.c.actor_kind, events.c.actor_name, events.c.actor_host, events.c.run, events.c.outcome,
     events.c.command_id, events.c.facts, events.c.words_digest, events.c.hash,
 )  # fmt: skip
-_NAMES = tuple(column.name for column in _EVENT_COLUMNS)
+_STORED = len(_EVENT_COLUMNS)
 
 
 def _columns() -> Select[tuple[object, ...]]:
@@ -204,14 +214,10 @@ def _recorded(row: tuple[Any, ...] | None) -> Recorded | None:
     return None if row is None else Recorded(*row)
 
 
-def _event_row(event: Recorded) -> dict[str, object]:
-    return dict(zip(_NAMES, event[:16], strict=True))
-
-
-def _words_row(event: Recorded) -> dict[str, object]:
+def _words_row(event: Recorded) -> tuple[object, ...]:
     if event.salt is None or event.words_text is None:
         raise StoreDamaged(f"position {event.position} would be written without its words")
-    return {"board": event.board, "position": event.position, "salt": event.salt, "words": event.words_text}
+    return event.board, event.position, event.salt, event.words_text
 
 
 def _in_board() -> Select[tuple[object, ...]]:
@@ -225,6 +231,17 @@ _HEAD = Prepared(
 )
 _VERSION = Prepared(
     select(func.max(events.c.version)).where(events.c.board == bindparam("board"), events.c.task == bindparam("task"))
+)
+_STANDING = Prepared(
+    select(
+        boards.c.board_id,
+        boards.c.head_position,
+        boards.c.head_at,
+        boards.c.head_hash,
+        select(func.max(events.c.version))
+        .where(events.c.board == bindparam("board"), events.c.task == bindparam("task"))
+        .scalar_subquery(),
+    ).where(boards.c.board == bindparam("board"))
 )
 _INSERT_EVENT = Prepared(insert(events))
 _INSERT_WORDS = Prepared(insert(words))

@@ -1,7 +1,5 @@
 """The values that events are made of: instants, limits, outcomes, actors, usage (RULES §1–2)."""
 
-from __future__ import annotations
-
 from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated, Final, Literal
@@ -59,9 +57,9 @@ ActorKind = Literal["operator", "worker", "sweep", "system"]
 
 
 class Frozen(BaseModel):
-    """A value that never changes and knows no field but its own."""
+    """A value that never changes and knows no field but its own. What checks it is built at its first use."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, defer_build=True)
 
 
 class Actor(Frozen):

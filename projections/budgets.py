@@ -45,8 +45,11 @@ def tripped(before: Task, after: Task, policy: Policy, *, ended_by: str) -> Budg
     """
     if after.hold is not None and after.hold != before.hold and after.hold.sticky:
         return None
+    reached = at_limit(after, policy)
+    if not reached:
+        return None
     counts = {budget.cause: budget.count for budget in budgets(before, policy)}
-    for budget in at_limit(after, policy):
+    for budget in reached:
         raised = budget.count > counts[budget.cause]
         if raised or (budget.cause == "run_budget" and ended_by != "completed"):
             return budget

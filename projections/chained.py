@@ -15,18 +15,20 @@ SALT = 32  # bytes
 class Chain:
     """The log so far: its last position, instant and hash, and what was found wrong with it.
 
+    *first* is what the first event is chained to; none: only order is looked at, neither hashes nor words.
     After a hash that differs the chain goes on from the stored one, or, where that is the forged one, from the
     recomputed one: so one forged event is one divergence, and the first forged byte is the one that is named.
     """
 
-    def __init__(self, first: bytes) -> None:
+    def __init__(self, first: bytes | None) -> None:
         self.found: list[Divergence] = []
         self.position = 0
         self.at = 0
-        self.hash = first
+        self.hash = first or b""
         self.worded = 0
         """How many events had their words."""
         self.wordless: dict[int, str] = {}
+        self._unhashed = first is None
         self._instead: bytes | None = None
         self._versions: dict[str, int] = {}
 
@@ -41,6 +43,8 @@ class Chain:
         if position != self.position + 1 or version != last + 1 or at < self.at:
             self._holes(row, last)
         self.position, self.at, self._versions[task] = position, at, version
+        if self._unhashed:
+            return
         if words is None:
             self.wordless[position] = task
         else:
@@ -75,8 +79,10 @@ class Chain:
         *redacted*: the named position → the last position that names it.
         """
         self._wordless(redacted)
-        found = (self.position, self.at, self.hash)
-        if head is None or found == head[1:]:
+        if head is None:
+            return
+        found = (self.position, self.at, head.hash if self._unhashed else self.hash)
+        if found == head[1:]:
             return
         if head.position != self.position:
             text = f"the head says that the log ends at position {head.position}, it ends at {self.position}"

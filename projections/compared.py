@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from hashlib import sha256
@@ -10,21 +11,27 @@ from itertools import islice
 from operator import attrgetter, itemgetter
 from typing import Any, Final, NamedTuple
 
+from pydantic_core import to_json
 from sqlalchemy import Boolean, Select, Table, select
 
 from projections import tables
 from projections.divergence import Divergence
-from projections.read_models import World
 from projections.rows import RUN_COLUMNS, SETTINGS_COLUMNS, TASK_COLUMNS, settings_row
 from projections.run import Run
 from projections.task import Card, Hold, Task
+from projections.world import World
+
+Row = tuple[Any, ...]
 
 _PAGE: Final = 500
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 
 def _bytes(value: Any) -> bytes:
-    return _encode(value).encode("utf-8", "surrogatepass")  # a forged fact may hold anything
+    try:
+        return to_json(value)
+    except ValueError:  # a forged fact may hold anything
+        return _encode(value).encode("utf-8", "surrogatepass")
 
 
 class Shape(NamedTuple):
@@ -78,39 +85,54 @@ class Comparison:
         Over canonical JSON: for each table by name `[name,[column,…]]`, then for each of its rows by key `[value,…],`.
         """
         for shape in SHAPES:
-            expected = self._expected(shape, keep=stored is not None)
+            self._digest.update(_bytes([shape.table.name, shape.names]))
+            folded = self._digested(rows(self.world, shape.table.name))
             if stored is None or (shape.owner is None and self._task is not None):
-                continue
-            for page in stored(self._query(shape, board)):
-                for row in page:
-                    computed = expected.pop(row[: shape.key], None)
-                    if computed != row:
-                        self._differs(shape, row, computed)
-            for computed in expected.values():
-                self._differs(shape, None, computed)
+                deque(folded, maxlen=0)
+            else:
+                self._compare(shape, _of(board, stored(self._query(shape, board))), self._wanted(shape, folded))
         return self._digest.hexdigest()
 
-    def _expected(self, shape: Shape, *, keep: bool) -> dict[tuple[Any, ...], tuple[Any, ...]]:
-        self._digest.update(_bytes([shape.table.name, shape.names]))
-        expected: dict[tuple[Any, ...], tuple[Any, ...]] = {}
-        folded = rows(self.world, shape.table.name)
+    def _digested(self, folded: Iterator[Row]) -> Iterator[Row]:
+        """*folded* as it is, digested in pages."""
         while page := list(islice(folded, _PAGE)):
             self._digest.update(_bytes(page)[1:-1] + b",")  # without the brackets: pages leave no trace
-            if keep and (self._unread or self._task is not None):
-                page = [row for row in page if self._wanted(shape.owner_of(row))]
-            if keep:
-                expected.update([(row[: shape.key], row) for row in page])
-        return expected
+            yield from page
 
-    def _wanted(self, owner: str) -> bool:
+    def _compare(self, shape: Shape, stored: Iterable[list[Row]], folded: Iterator[Row]) -> None:
+        """Both sides come by key: page beside page, and only what differs is kept until its counterpart comes."""
+        missing: dict[Row, Row] = {}
+        stray: dict[Row, Row] = {}
+        for page in stored:
+            computed = list(islice(folded, len(page)))
+            if computed != page:
+                missing.update([(row[: shape.key], row) for row in computed])
+                stray.update([(row[: shape.key], row) for row in page])
+                for key in missing.keys() & stray.keys():
+                    self._differs(shape, stray.pop(key), missing.pop(key))
+        missing.update([(row[: shape.key], row) for row in folded])
+        for key in sorted({*missing, *stray}, key=str):
+            self._differs(shape, stray.get(key), missing.get(key))
+
+    def _wanted(self, shape: Shape, folded: Iterator[Row]) -> Iterator[Row]:
+        """Those of *folded* that are looked at."""
+        if not self._unread and self._task is None:
+            return folded
+        return (row for row in folded if self._is_wanted(shape.owner_of(row)))
+
+    def _is_wanted(self, owner: str) -> bool:
         return owner not in self._unread and (self._task is None or self._task == owner)
 
     def _query(self, shape: Shape, board: str) -> Select[Any]:
         columns = shape.table.c
-        query = select(*(columns[name] for name in shape.names)).where(columns.board == board)
-        return query if self._task is None else query.where(columns[shape.names[shape.owner or 0]] == self._task)
+        query = select(columns.board, *(columns[name] for name in shape.names)).where(columns.board == board)
+        if self._task is not None:
+            query = query.where(columns[shape.names[shape.owner or 0]] == self._task)
+        return query.order_by(*(columns[name] for name in shape.names[: shape.key]))
 
-    def _differs(self, shape: Shape, stored: tuple[Any, ...] | None, computed: tuple[Any, ...] | None) -> None:
+    def _differs(self, shape: Shape, stored: Row | None, computed: Row | None) -> None:
+        if stored == computed:
+            return
         row = stored or computed or ()
         owner = shape.owner_of(row)
         if owner in self._unread:
@@ -132,14 +154,20 @@ class Comparison:
         self.found.append(Divergence(owner or None, last, "§9 stored", stored, computed, text))
 
 
+def _of(board: str, stored: Iterable[list[Row]]) -> Iterator[list[Row]]:
+    """*stored* without its first column, the board; a walk of the key looks at where it ends only, so each is asked."""
+    for page in stored:
+        yield [row[1:] for row in page if row[0] == board]
+
+
 def rows(world: World, table: str) -> Iterator[tuple[Any, ...]]:
     """The rows that *world* makes of one table, by key: those of `World.rows` without a dictionary for each."""
     match table:
         case "tasks":
             waiting = world.graph.open
-            return (_task_values(card, waiting.get(task, 0)) for task, card in sorted(world.tasks.items()))
+            return (_task_values(world.tasks[task], waiting.get(task, 0)) for task in sorted(world.tasks))
         case "runs":
-            return (_run_values(run) for _, run in sorted(world.runs.items()))
+            return (_run_values(world.runs[key]) for key in sorted(world.runs))
         case "links":
             links = (
                 (child, sorted(parents.items(), key=str)) for child, parents in sorted(world.graph.parents.items())
@@ -171,4 +199,4 @@ def _run_values(run: Run) -> tuple[Any, ...]:
 
 
 def _nested(value: Any) -> str | None:
-    return "[]" if value == () else None if value is None else _encode(value)
+    return "[]" if value == () else None if value is None else _bytes(value).decode("utf-8", "surrogatepass")

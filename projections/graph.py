@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from ledger.recorded import Recorded
+
+GRAPH_KINDS: Final = frozenset({"created", "linked", "unlinked", "completed", "reopened"})
+"""The only kinds that move a link or a number of open parents."""
 
 
 class Link(NamedTuple):

@@ -18,8 +18,8 @@ from projections.budgets import Budget, budgets, tripped
 from projections.divergence import Divergence, Wrong
 from projections.moment import Moment
 from projections.policy import Policy
-from projections.read_models import World
 from projections.task import Task
+from projections.world import World
 
 Check = Callable[[Moment, Recorded, Task], Wrong | None]
 
@@ -100,17 +100,15 @@ class Judge:
         self._limits: dict[int | None, tuple[Budget, ...]] = {}
         self._policy: Policy | None = None
 
-    def before(self, event: Recorded) -> None:
-        """Judge *event* before it is folded."""
+    def before(self, event: Recorded, task: Task | None) -> None:
+        """Judge *event* before it is folded; *task* is its card as it is then."""
         if self.blind:
             return
         whole = bool(self._dues) and self._came_due(event)
-        if whole or event.task in self._guilty:
-            self._begun = True
-            return
-        wrong = self._wrong(event)
-        if wrong is not None:
-            self._report(wrong.at(event.task, event.position))
+        if not whole and event.task not in self._guilty:
+            wrong = self._wrong(event, task)
+            if wrong is not None:
+                self._report(wrong.at(event.task, event.position))
         self._begun = True
 
     def after(self, event: Recorded, was: Task | None) -> None:
@@ -137,11 +135,9 @@ class Judge:
             self._report(wrong)
         return self.found
 
-    def _wrong(self, event: Recorded) -> Wrong | None:
+    def _wrong(self, event: Recorded, task: Task | None) -> Wrong | None:
         if not self._begun and event.kind != "board_created":
             return Wrong("§2", "the first event of a board is board_created", event.kind, "board_created")
-        world = self.moment.world
-        task = world.tasks.get(event.task)
         if event.actor_kind == "worker":
             wrong = cards.by_worker(event, task)
             if wrong is not None:
@@ -216,8 +212,8 @@ def judge(events: Iterable[Recorded]) -> list[Divergence]:
     world = World()
     judging = Judge(world)
     for event in events:
-        judging.before(event)
         was = world.tasks.get(event.task)
+        judging.before(event, was)
         world.evolve(event)
         judging.after(event, was)
     return judging.close()

@@ -7,9 +7,9 @@ from collections import Counter
 from ledger.events import ENDINGS
 from ledger.recorded import Recorded
 from projections.graph import dead, satisfied
-from projections.read_models import World
 from projections.run import Run
 from projections.task import Task
+from projections.world import World
 
 
 class Moment:

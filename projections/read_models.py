@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Table, bindparam, delete, insert, select, update
@@ -13,11 +14,24 @@ from ledger.prepared import Prepared
 from ledger.recorded import Recorded
 from ledger.store import head, read_board
 from projections import tables
-from projections.graph import Graph, satisfied
-from projections.rows import run_from, run_row, settings_from, settings_row, task_from, task_row
+from projections.graph import satisfied
+from projections.rows import (
+    RUN_COLUMNS,
+    SETTINGS_COLUMNS,
+    TASK_VALUES,
+    run_changes,
+    run_of,
+    run_row,
+    settings_from,
+    settings_row,
+    task_changes,
+    task_of,
+    task_row,
+)
 from projections.run import Run, evolve_run
 from projections.settings import NEW_BOARD, Settings, evolve_settings
 from projections.task import Task, evolve
+from projections.world import World
 
 TASKS, RUNS, LINKS, SETTINGS = tables.tasks, tables.runs, tables.links, tables.settings
 PROJECTIONS: tuple[Table, ...] = (TASKS, RUNS, LINKS, SETTINGS)
@@ -27,48 +41,58 @@ PROJECTIONS: tuple[Table, ...] = (TASKS, RUNS, LINKS, SETTINGS)
 def load_settings(tx: Connection, board: str) -> Settings:
     """The board's own folded state."""
     row = _SETTINGS.one(tx, board=board)
-    return NEW_BOARD if row is None else settings_from(dict(zip(_NAMES[SETTINGS], row, strict=True)))
+    return NEW_BOARD if row is None else settings_from(dict(zip(SETTINGS_COLUMNS, row, strict=True)))
 
 
 def load_task(tx: Connection, board: str, task: str) -> Task | None:
     """The folded card, or none."""
     row = _TASK.one(tx, board=board, task=task)
-    return None if row is None else task_from(dict(zip(_NAMES[TASKS], row, strict=True)))
+    return None if row is None else task_of(row)
 
 
 def load_run(tx: Connection, board: str, task: str, run: int) -> Run | None:
     """The folded run, or none."""
     row = _RUN.one(tx, board=board, task=task, run=run)
-    return None if row is None else run_from(dict(zip(_NAMES[RUNS], row, strict=True)))
+    return None if row is None else run_of(row)
 
 
-def apply(tx: Connection, board: str, recorded: Sequence[Recorded], *, before: Task | None = None) -> Task | None:
+def apply(
+    tx: Connection,
+    board: str,
+    recorded: Sequence[Recorded],
+    *,
+    before: Task | None = None,
+    runs: dict[int, Run | None] | None = None,
+) -> Task | None:
     """Evolve the stored projections by *recorded*, the events of one append, all of one stream.
 
-    *before* is the card as stored, where the caller has loaded it in this transaction. Returns the card as it is now
-    (none for the board's own stream). Called in the append's transaction.
+    *before* is the card as stored, and *runs* are runs of it as stored, where the caller has loaded them in this
+    transaction; the runs that moved are put there. Returns the card as it is now (none for the board's own stream).
+    Called in the append's transaction.
     """
     if recorded[0].task == "":
         _apply_settings(tx, board, recorded)
         return None
     before = before or load_task(tx, board, recorded[0].task)
     task = before or Task(recorded[0].task)
-    runs: dict[int, Run | None] = {}
+    runs = {} if runs is None else runs
+    moved: dict[int, tuple[Run | None, Run | None]] = {}
+    itself = False
     for event in recorded:
         number = event.run or (task.run if event.kind == "edited" else None)
         if number is not None:
-            runs[number] = evolve_run(_known(tx, board, event.task, number, runs), event)
-        _apply_links(tx, board, event, task.outcome)
+            stored, run = moved.get(number) or _stored(tx, board, before, number, runs)
+            moved[number] = stored, evolve_run(run, event)
+        itself |= _apply_links(tx, board, event, task.outcome)
         task = evolve(task, event)
-    _put(tx, TASKS, {"board": board, **task_row(task)}, fresh=before is None)
+    _put_task(tx, board, before, task)
     relinked = any(_relinks(event) for event in recorded)
     if relinked:  # once the row stands: in an odd log a card may wait for itself
         _recount(tx, board, task.id)
-    for number, run in runs.items():
-        if run is not None:
-            _put(tx, RUNS, {"board": board, **run_row(run)}, fresh=number > (before.last_run if before else 0))
-    settled = any(event.kind in {"completed", "reopened"} for event in recorded)
-    return load_task(tx, board, task.id) if relinked or settled else task
+    for number, (stored, run) in moved.items():
+        _put_run(tx, board, stored, run)
+        runs[number] = run
+    return load_task(tx, board, task.id) if relinked or itself else task
 
 
 def rebuild(engine: Engine, board: str) -> int:
@@ -95,85 +119,56 @@ def rebuild(engine: Engine, board: str) -> int:
         return last.position
 
 
-class World:
-    """A whole board folded in memory: what the projections must say."""
-
-    def __init__(self) -> None:
-        self.position = 0
-        self.settings = NEW_BOARD
-        self.tasks: dict[str, Task] = {}
-        self.runs: dict[tuple[str, int], Run] = {}
-        self.graph = Graph()
-
-    def take(self, recorded: Iterable[Recorded]) -> None:
-        """Fold *recorded*, in order."""
-        for event in recorded:
-            self.evolve(event)
-
-    def evolve(self, event: Recorded) -> None:
-        """Fold one event."""
-        self.position = event.position
-        if event.task == "":
-            self.settings = evolve_settings(self.settings, event)
-            return
-        before = self.tasks.get(event.task) or Task(event.task)
-        number = event.run or (before.run if event.kind == "edited" else None)
-        if number is not None:
-            run = evolve_run(self.runs.get((event.task, number)), event)
-            if run is not None:
-                self.runs[event.task, number] = run
-        self.tasks[event.task] = evolve(before, event)
-        self.graph.evolve(event)
-
-    def task(self, task: str) -> Task | None:
-        """The card with its number of open parents."""
-        found = self.tasks.get(task)
-        return None if found is None else found._replace(open_parents=self.graph.open.get(task, 0))
-
-    def rows(self, table: Table) -> list[dict[str, Any]]:
-        """The rows that *table* must hold for this board (without the board's name)."""
-        match table.name:
-            case "tasks":
-                return [
-                    {**task_row(task), "open_parents": self.graph.open.get(name, 0)}
-                    for name, task in self.tasks.items()
-                ]
-            case "runs":
-                return [run_row(run) for run in self.runs.values()]
-            case "links":
-                return [
-                    {"child": child, "parent": parent, "require": require}
-                    for child, parents in self.graph.parents.items()
-                    for parent, require in parents.items()
-                ]
-            case _:
-                return [settings_row(self.settings)]
-
-
 def _apply_settings(tx: Connection, board: str, recorded: Sequence[Recorded]) -> None:
     settings = load_settings(tx, board)
     fresh = settings.version == 0
     for event in recorded:
         settings = evolve_settings(settings, event)
-    _put(tx, SETTINGS, {"board": board, **settings_row(settings)}, fresh=fresh)
-
-
-def _known(tx: Connection, board: str, task: str, number: int, runs: dict[int, Run | None]) -> Run | None:
-    return runs[number] if number in runs else load_run(tx, board, task, number)
-
-
-def _put(tx: Connection, table: Table, row: dict[str, Any], *, fresh: bool) -> None:
     if fresh:
-        _INSERT[table].run(tx, **row, open_parents=0)
+        _INSERT[SETTINGS].run(tx, board=board, **settings_row(settings))
     else:
-        _UPDATE[table].run(tx, **{f"of_{column.name}": row[column.name] for column in table.primary_key}, **row)
+        _change(tx, SETTINGS, settings_row(settings), of_board=board)
+
+
+def _stored(
+    tx: Connection, board: str, before: Task | None, number: int, runs: Mapping[int, Run | None]
+) -> tuple[Run | None, Run | None]:
+    """The run as it is stored, and as it is so far; one behind the card's last is not there yet."""
+    if number in runs:
+        run = runs[number]
+    else:
+        run = None if before is None or number > before.last_run else load_run(tx, board, before.id, number)
+    return run, run
+
+
+def _put_task(tx: Connection, board: str, before: Task | None, task: Task) -> None:
+    if before is None:
+        _INSERT[TASKS].run(tx, board=board, **task_row(task), open_parents=0)
+    else:
+        _change(tx, TASKS, task_changes(before, task), of_board=board, of_task=task.id)
+
+
+def _put_run(tx: Connection, board: str, before: Run | None, run: Run | None) -> None:
+    if run is None:
+        return
+    if before is None:
+        _INSERT[RUNS].run(tx, board=board, **run_row(run))
+    else:
+        _change(tx, RUNS, run_changes(before, run), of_board=board, of_task=run.task, of_run=run.run)
+
+
+def _change(tx: Connection, table: Table, changes: dict[str, Any], **key: Any) -> None:
+    """Write the columns that changed, and so touch no index of the others."""
+    if changes:
+        _changing(table, tuple(changes)).run(tx, **key, **changes)
 
 
 def _relinks(event: Recorded) -> bool:
     return event.kind in {"linked", "unlinked"} or (event.kind == "created" and bool(event.facts["parents"]))
 
 
-def _apply_links(tx: Connection, board: str, event: Recorded, outcome: str | None) -> None:
+def _apply_links(tx: Connection, board: str, event: Recorded, outcome: str | None) -> bool:
+    """Whether *event* moved its own card's `open_parents`; *outcome* is the card's before it."""
     match event.kind:
         case "created":
             for parent in event.facts["parents"]:
@@ -183,9 +178,10 @@ def _apply_links(tx: Connection, board: str, event: Recorded, outcome: str | Non
         case "unlinked":
             _unlink(tx, board, event.task, event.facts["parent"])
         case "completed" | "reopened":
-            _settle(tx, board, event, outcome)
+            return _settle(tx, board, event, outcome)
         case _:
             pass
+    return False
 
 
 def _link(tx: Connection, board: str, child: str, parent: str, require: str) -> None:
@@ -202,31 +198,34 @@ def _recount(tx: Connection, board: str, child: str) -> None:
     _SET_OPEN.run(tx, of_board=board, of_task=child, open_parents=count)
 
 
-def _settle(tx: Connection, board: str, event: Recorded, before: str | None) -> None:
+def _settle(tx: Connection, board: str, event: Recorded, before: str | None) -> bool:
     """Move `open_parents` of the children only: the price of a completion does not depend on the board's size."""
-    for require in ("ok", "any"):
+    children = _CHILDREN.all(tx, board=board, parent=event.task)
+    for child, require in children:
         moved = satisfied(before, require) - satisfied(event.outcome, require)
         if moved:
-            _MOVE_CHILDREN.run(tx, of_board=board, of_parent=event.task, of_require=require, moved=moved)
+            _MOVE_OPEN.run(tx, of_board=board, of_task=child, moved=moved)
+    return any(child == event.task for child, _ in children)
 
 
 def _of(table: Table, *names: str, prefix: str = "") -> list[ColumnElement[bool]]:
     return [table.c[name] == bindparam(prefix + name) for name in names]
 
 
-def _updated(table: Table) -> Prepared:
-    keys = [column.name for column in table.primary_key]
-    ours = [column.name for column in table.columns if column.name not in {*keys, "open_parents"}]
-    where = _of(table, *keys, prefix="of_")
-    return Prepared(update(table).where(*where).values({name: bindparam(name) for name in ours}))
+@lru_cache(maxsize=512)
+def _changing(table: Table, names: tuple[str, ...]) -> Prepared:
+    where = _of(table, *(column.name for column in table.primary_key), prefix="of_")
+    return Prepared(update(table).where(*where).values({name: bindparam(name) for name in names}))
 
 
-_NAMES = {table: tuple(column.name for column in table.columns) for table in PROJECTIONS}
-_SETTINGS = Prepared(select(SETTINGS).where(*_of(SETTINGS, "board")))
-_TASK = Prepared(select(TASKS).where(*_of(TASKS, "board", "task")))
-_RUN = Prepared(select(RUNS).where(*_of(RUNS, "board", "task", "run")))
+def _select(table: Table, names: Sequence[str], *keys: str) -> Prepared:
+    return Prepared(select(*(table.c[name] for name in names)).where(*_of(table, *keys)))
+
+
+_SETTINGS = _select(SETTINGS, SETTINGS_COLUMNS, "board")
+_TASK = _select(TASKS, TASK_VALUES, "board", "task")
+_RUN = _select(RUNS, RUN_COLUMNS, "board", "task", "run")
 _INSERT = {table: Prepared(insert(table)) for table in PROJECTIONS}
-_UPDATE = {table: _updated(table) for table in (SETTINGS, TASKS, RUNS)}
 _UNLINK = Prepared(delete(LINKS).where(*_of(LINKS, "board", "child", "parent")))
 _WAITS = Prepared(
     select(LINKS.c.require, TASKS.c.outcome)
@@ -236,11 +235,9 @@ _WAITS = Prepared(
 _SET_OPEN = Prepared(
     update(TASKS).where(*_of(TASKS, "board", "task", prefix="of_")).values(open_parents=bindparam("open_parents"))
 )
-_MOVE_CHILDREN = Prepared(
+_CHILDREN = Prepared(select(LINKS.c.child, LINKS.c.require).where(*_of(LINKS, "board", "parent")))
+_MOVE_OPEN = Prepared(
     update(TASKS)
-    .where(
-        *_of(TASKS, "board", prefix="of_"),
-        TASKS.c.task.in_(select(LINKS.c.child).where(*_of(LINKS, "board", "parent", "require", prefix="of_"))),
-    )
+    .where(*_of(TASKS, "board", "task", prefix="of_"))
     .values(open_parents=TASKS.c.open_parents + bindparam("moved"))
 )

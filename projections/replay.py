@@ -7,7 +7,6 @@ board's row (a checkpoint kept elsewhere can).
 from __future__ import annotations
 
 import gc
-import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,13 +14,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, Select, func, outerjoin, select
+from sqlalchemy import Connection, Engine, Select, func, null, outerjoin, select
 
 from ledger.chain import first_hash
 from ledger.database import reading
 from ledger.errors import NewerSchema, UnknownKind, UnknownTask
 from ledger.events import SCHEMAS
-from ledger.recorded import Recorded, valid
+from ledger.recorded import Recorded, parsed, valid
 from ledger.schema import events, words
 from ledger.store import Head, head
 from ledger.upcasters import upcast
@@ -30,16 +29,22 @@ from projections.compared import Comparison
 from projections.divergence import Divergence, Wrong
 from projections.legality import Judge
 from projections.raw import pages
-from projections.read_models import World
+from projections.world import World
 
 __all__ = ["Divergence", "Replay", "replay"]
 
-_scan: Callable[[str, int], tuple[Any, int]] = json.JSONDecoder().scan_once  # type: ignore[attr-defined]
-_CHAIN_COLUMNS: Final = (
+_COLUMNS: Final = (
     events.c.board, events.c.position, events.c.task, events.c.version, events.c.kind, events.c.schema, events.c.at,
     events.c.actor_kind, events.c.actor_name, events.c.actor_host, events.c.run, events.c.outcome,
     events.c.command_id, events.c.facts, events.c.words_digest, events.c.hash, words.c.salt, words.c.words,
 )  # fmt: skip
+_CHAINED: Final = frozenset(column.name for column in _COLUMNS)
+_FOLDED: Final = frozenset(
+    {"position", "task", "version", "kind", "schema", "at", "actor_kind", "run", "outcome", "facts"}
+)
+"""What a fold and the rules read of an event; all columns stand in the chain."""
+_SHORT: Final = 64  # characters
+_KEPT: Final = 4_096
 _CANNOT_SAY: Final = (
     "processes, leases and quota patterns are taken as they were written; a tail cut off together with the board's row "
     "shows only against a checkpoint kept elsewhere"
@@ -78,19 +83,21 @@ def replay(
     task: str | None = None,
     until: int | None = None,
     strict: bool = False,
+    chain: bool = True,
     progress: Callable[[int, int], None] | None = None,
 ) -> Replay:
     """Refold the log of *board* in one read transaction and say all that differs from the rules or from the store.
 
     The whole log is always folded: a card's legality rests on other cards. *task*: only its divergences, and those
     that are no card's, are reported. *until*: up to that position; what is stored stands at the head, so it is
-    compared there only. *strict*: every event goes through Pydantic. *progress* hears (events done, events in all).
+    compared there only. *strict*: every event goes through Pydantic. *chain* false: hashes and words are not looked
+    at. *progress* hears (events done, events in all).
     Raises `UnknownBoard`, `UnknownTask`.
     """
     started = time.perf_counter()
     with reading(engine) as tx, _uncollected():
         last = head(tx, board)
-        auditor = _Auditor(tx, board, last, until=until, strict=strict)
+        auditor = _Auditor(tx, board, last, until=until, strict=strict, chain=chain)
         auditor.read(progress)
         found, digest = auditor.end(task)
     if task is not None and task not in auditor.streams and not found:
@@ -103,27 +110,40 @@ def replay(
         events_per_second=round(auditor.count / max(seconds, 1e-6)),
         digest=digest,
         position=auditor.chain.position,
-        hash=auditor.chain.hash.hex(),
+        hash=auditor.chain.hash.hex(),  # empty: not looked at
         divergences=found,
         notes=auditor.notes,
     )
 
 
 class _Decoded:
-    """The facts of an event, decoded when first asked for and then kept in the event itself."""
+    """The facts of an event, decoded when first asked for and then kept in the event itself.
+
+    Short ones are mostly the same few texts: each of those is decoded once for all, since nobody changes facts.
+    """
+
+    def __init__(self) -> None:
+        self._short: dict[tuple[str, int, str], dict[str, Any]] = {}
 
     def __get__(self, event: Recorded, _owner: type) -> dict[str, Any]:
         text = event.facts_text
-        try:
-            facts, end = _scan(text, 0)
-        except StopIteration:
-            end = -1
-        if end != len(text):
-            facts = json.loads(text)
-        if SCHEMAS.get(event.kind) != event.schema:
-            facts = upcast(event.kind, event.schema, facts, position=event.position)
+        if len(text) > _SHORT:
+            facts = _decoded(event, text)
+        else:
+            key = (event.kind, event.schema, text)
+            found = self._short.get(key)
+            facts = _decoded(event, text) if found is None else found
+            if found is None and len(self._short) < _KEPT:
+                self._short[key] = facts
         event.__dict__["facts"] = facts
-        return facts  # type: ignore[no-any-return]
+        return facts
+
+
+def _decoded(event: Recorded, text: str) -> dict[str, Any]:
+    facts = parsed(text)
+    if SCHEMAS.get(event.kind) != event.schema:
+        facts = upcast(event.kind, event.schema, facts, position=event.position)
+    return facts  # type: ignore[no-any-return]
 
 
 class _Read(Recorded):
@@ -147,10 +167,10 @@ def _uncollected() -> Iterator[None]:
 class _Auditor:
     """One pass over a log: chain, judgement and fold side by side."""
 
-    def __init__(self, tx: Connection, board: str, last: Head, *, until: int | None, strict: bool) -> None:
+    def __init__(self, tx: Connection, board: str, last: Head, *, until: int | None, strict: bool, chain: bool) -> None:
         self.tx, self.board, self.last, self.strict = tx, board, last, strict
-        self.until = until
-        self.chain = Chain(first_hash(last.board_id))
+        self.until, self.chained = until, chain
+        self.chain = Chain(first_hash(last.board_id) if chain else None)
         self.world = World()
         self.judge = Judge(self.world)
         self.count = 0
@@ -166,7 +186,7 @@ class _Auditor:
     @property
     def notes(self) -> tuple[str, ...]:
         """What this replay did not look at."""
-        told = [_CANNOT_SAY]
+        told = [_CANNOT_SAY] if self.chained else [_CANNOT_SAY, "hashes and words were not looked at"]
         if self._cut:
             at = f"position {self.last.position}: not compared with the fold at {self.chain.position}"
             told.append(f"what is stored stands at {at}")
@@ -186,7 +206,8 @@ class _Auditor:
 
     def end(self, task: str | None) -> tuple[tuple[Divergence, ...], str]:
         """All that was found, in the order of the log, and the digest of the refold."""
-        self._stray_words()
+        if self.chained:
+            self._stray_words()
         if self._cut:
             self._redactions_to_come()
         self.chain.end(None if self._cut else self.last, self._redacted)
@@ -200,8 +221,11 @@ class _Auditor:
         return tuple(each._replace(task=each.task or None) for each in found), digest
 
     def _query(self) -> Select[Any]:
-        joined = outerjoin(events, words, (events.c.board == words.c.board) & (events.c.position == words.c.position))
-        query = select(*_CHAIN_COLUMNS).select_from(joined).where(events.c.board == self.board)
+        wanted = _CHAINED if self.chained else _FOLDED | {"words"} if self.strict else _FOLDED
+        columns = [column if column.name in wanted else null() for column in _COLUMNS]
+        of_words = (events.c.board == words.c.board) & (events.c.position == words.c.position)
+        log = outerjoin(events, words, of_words) if "words" in wanted else events
+        query = select(*columns).select_from(log).where(events.c.board == self.board)
         if self.until is not None:
             query = query.where(events.c.position <= self.until)
         return query.order_by(events.c.position)
@@ -221,7 +245,7 @@ class _Auditor:
         try:
             if event.kind == "redacted":
                 self._redacted[event.facts["redacts"]] = event.position
-            self.judge.before(event)
+            self.judge.before(event, was)
             self.world.evolve(event)
             self.judge.after(event, was)
             if self.strict:
@@ -286,4 +310,4 @@ class _Auditor:
             events.c.board == self.board, events.c.position > self.chain.position, events.c.kind == "redacted"
         )
         for position, facts in self.tx.execute(later):
-            self._redacted[json.loads(facts)["redacts"]] = position
+            self._redacted[parsed(facts)["redacts"]] = position

@@ -1,12 +1,14 @@
-"""The fold of one run: who claimed it, which process has it, who asked it to stop, how it ended."""
+"""The fold of one run: who claimed it, which process has it, who asked it to stop, how it ended. Pure."""
 
 from __future__ import annotations
 
 from decimal import Decimal
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ledger.events import ENDINGS
 from ledger.recorded import Recorded
+from projections.folding import changed, shared
 
 
 class Binding(NamedTuple):
@@ -81,17 +83,17 @@ def evolve_run(run: Run | None, event: Recorded) -> Run | None:
     if run is None:
         return None
     match event.kind:
+        case "progressed":
+            return changed(_used(run, event.facts["usage"]), progress_at=event.at)
         case "worker_bound":
             return _bound(run, event.facts, event.at)
-        case "progressed":
-            return _used(run._replace(progress_at=event.at), event.facts["usage"])
         case "stop_requested":
             stop = Stop(event.position, event.facts["cause"], event.at, event.facts["wish"] is not None)
-            return run._replace(stops=(*run.stops, stop))
+            return changed(run, stops=(*run.stops, stop))
         case "edited":
-            return run._replace(max_runtime=event.facts["values"].get("max_runtime") or run.max_runtime)
+            return changed(run, max_runtime=event.facts["values"].get("max_runtime") or run.max_runtime)
         case "late_result":
-            return _used(run._replace(late_position=event.position), event.facts["usage"])
+            return changed(_used(run, event.facts["usage"]), late_position=event.position)
         case kind if kind in ENDINGS and run.open:
             return _ended(run, event)
         case _:
@@ -101,19 +103,19 @@ def evolve_run(run: Run | None, event: Recorded) -> Run | None:
 def _claimed(event: Recorded) -> Run:
     facts = event.facts
     return Run(
-        task=event.task,
+        task=shared(event.task),
         run=event.run or 0,
-        by=facts["by"],
+        by=shared(facts["by"]),
         lock_hash=facts["lock_hash"],
-        host=facts["host"],
-        boot=facts["boot"],
-        worker=facts["worker"],
-        lane=facts["lane"],
+        host=shared(facts["host"]),
+        boot=shared(facts["boot"]),
+        worker=shared(facts["worker"]),
+        lane=shared(facts["lane"]),
         lease_until=facts["lease_until"],
         max_runtime=facts["max_runtime"],
-        on_success=facts["on_success"],
+        on_success=shared(facts["on_success"]),
         reviewer=facts["reviewer"],
-        result=facts["result"],
+        result=shared(facts["result"]),
         quota=tuple(facts["quota"]),
         claimed_at=event.at,
         claimed_position=event.position,
@@ -122,10 +124,11 @@ def _claimed(event: Recorded) -> Run:
 
 
 def _bound(run: Run, facts: dict[str, Any], at: int) -> Run:
-    binding = Binding(*(facts[name] for name in Binding._fields))
+    pid, tick, group, host, boot, namespace = _BINDING(facts)
+    binding = Binding(pid, tick, group, shared(host), shared(boot), shared(namespace))
     if facts["role"] == "turns":
-        return run._replace(turns=run.turns or binding, progress_at=at)
-    return run._replace(group=run.group or binding, progress_at=at)
+        return changed(run, turns=run.turns or binding, progress_at=at)
+    return changed(run, group=run.group or binding, progress_at=at)
 
 
 def _used(run: Run, usage: dict[str, Any] | None) -> Run:
@@ -133,7 +136,8 @@ def _used(run: Run, usage: dict[str, Any] | None) -> Run:
     if usage is None:
         return run
     tokens, cost = usage["tokens"], usage["cost"]
-    return run._replace(
+    return changed(
+        run,
         tokens=run.tokens if tokens is None else (run.tokens or 0) + tokens,
         cost=run.cost if cost is None else str(Decimal(run.cost or "0") + Decimal(cost)),
     )
@@ -141,12 +145,15 @@ def _used(run: Run, usage: dict[str, Any] | None) -> Run:
 
 def _ended(run: Run, event: Recorded) -> Run:
     facts = event.facts
-    ended = run._replace(
-        outcome=event.outcome or event.kind,
-        ended_by=event.kind,
-        ended_at=event.at,
-        ended_position=event.position,
-    )
+    ended = {
+        "outcome": shared(event.outcome or event.kind),
+        "ended_by": shared(event.kind),
+        "ended_at": event.at,
+        "ended_position": event.position,
+    }
     if event.kind == "exited":
-        return ended._replace(code=facts["code"], signal=facts["signal"], evidence=facts["evidence"])
-    return _used(ended, facts.get("usage"))
+        return changed(run, **ended, code=facts["code"], signal=facts["signal"], evidence=shared(facts["evidence"]))
+    return changed(_used(run, facts.get("usage")), **ended)
+
+
+_BINDING = itemgetter(*Binding._fields)

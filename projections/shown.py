@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from typing import Any
+from functools import lru_cache
+from typing import Any, Final
 
 from ledger.clock import rfc3339
 from ledger.recorded import Recorded
 from projections.run import Run
-from projections.task import Task
 
 
 def event_json(event: Recorded) -> dict[str, Any]:
@@ -34,54 +34,90 @@ def event_json(event: Recorded) -> dict[str, Any]:
     }
 
 
-def card_json(found: Task, status: str, said: dict[int, dict[str, Any]], parents: list[str]) -> dict[str, Any]:
-    """A card, as `docs/cli.md` has it."""
-    card, hold = found.card, found.hold
+_WORDS_AT: Final = "FROM words WHERE words.board = cards.board AND words.position ="
+TITLE: Final = f"(SELECT json_extract(words, '$.title') {_WORDS_AT} title_position)"
+_PARENTS: Final = (
+    "(SELECT json_group_array(parent) FROM"
+    " (SELECT parent FROM links WHERE links.board = cards.board AND child = cards.task ORDER BY parent))"
+)
+_CARD: Final = {
+    "id": "task",
+    "title": TITLE,
+    "status": "status",
+    "assignee": "assignee",
+    "priority": "priority",
+    "labels": "labels",
+    "tenant": "tenant",
+    "parents": _PARENTS,
+    "run": "run",
+    "failures": "failures",
+    "streak": "streak",
+    "spent": "spent",
+    "neutral": "neutral",
+    "runs_used": "runs",
+    "lane": "lane",
+    "reviewer": "reviewer",
+    "outcome": "outcome",
+    "hold": "hold_cause",
+    "not_before": "not_before",
+    "scheduled": "scheduled",
+    "max_retries": "max_retries",
+    "max_runtime": "max_runtime",
+    "workspace": "workspace",
+    "goal": "goal_max_turns",
+    "goal_max_turns": "goal_max_turns",
+    "host": "host",
+    "key": '"key"',
+    "made_by": "made_by_task",
+    "version": "version",
+    "created_at": "created_at",
+    "updated_at": "updated_at",
+    "position": "position",
+}
+"""The keys of a card and what is stored behind them, in SQL; `card_json` makes of it what is shown."""
+_NAMES: Final = tuple(_CARD)
+_BESIDE: Final = (
+    "made_by_run", "hold_kind", f"(SELECT words {_WORDS_AT} hold_position)", "hold_sticky", "hold_count",
+    "hold_limit", "hold_limit_source", "hold_position",
+)  # fmt: skip
+CARD_COLUMNS: Final = ", ".join([*_CARD.values(), *_BESIDE])
+"""What `card_json` wants of the view `cards`, in SQL."""
+
+
+def card_json(row: tuple[Any, ...]) -> dict[str, Any]:
+    """A card, as `docs/cli.md` has it, of a *row* of `CARD_COLUMNS`."""
+    card: dict[str, Any] = dict(zip(_NAMES, row, strict=False))
+    made_by_run, *hold = row[len(_NAMES) :]
+    card["labels"] = list(labels(card["labels"]))
+    card["parents"] = [] if card["parents"] == "[]" else json.loads(card["parents"])
+    card["goal"] = card["goal"] is not None
+    card["created_at"], card["updated_at"] = rfc3339(card["created_at"]), rfc3339(card["updated_at"])
+    card["not_before"], card["scheduled"] = time_or_none(card["not_before"]), time_or_none(card["scheduled"])
+    if card["hold"] is not None:
+        card["hold"] = _hold_json(card["hold"], *hold)
+    if card["made_by"] is not None:
+        card["made_by"] = {"task": card["made_by"], "run": made_by_run}
+    return card
+
+
+def _hold_json(cause: str, kind: str | None, said: str | None, sticky: int, *counted: Any) -> dict[str, Any]:
+    count, limit, limit_source, position = counted
     return {
-        "id": found.id,
-        "title": said.get(card.title_position, {}).get("title"),
-        "status": status,
-        "assignee": card.assignee,
-        "priority": card.priority,
-        "labels": list(card.labels),
-        "tenant": card.tenant,
-        "parents": parents,
-        "run": found.run,
-        "failures": found.failures,
-        "streak": found.streak,
-        "spent": found.spent,
-        "neutral": found.neutral,
-        "runs_used": found.runs,
-        "lane": found.lane,
-        "reviewer": card.reviewer,
-        "outcome": found.outcome,
-        "hold": None
-        if hold is None
-        else {
-            "cause": hold.cause,
-            "kind": hold.kind,
-            "reason": _reason(said.get(hold.position, {})),
-            "sticky": hold.sticky,
-            "count": hold.count,
-            "limit": hold.limit,
-            "limit_source": hold.limit_source,
-            "position": hold.position,
-        },
-        "not_before": time_or_none(found.not_before),
-        "scheduled": time_or_none(found.scheduled),
-        "max_retries": card.max_retries,
-        "max_runtime": card.max_runtime,
-        "workspace": card.workspace,
-        "goal": card.goal_max_turns is not None,
-        "goal_max_turns": card.goal_max_turns,
-        "host": card.host,
-        "key": card.key,
-        "made_by": None if card.made_by_task is None else {"task": card.made_by_task, "run": card.made_by_run},
-        "version": found.version,
-        "created_at": rfc3339(card.created_at),
-        "updated_at": rfc3339(found.updated_at),
-        "position": found.position,
+        "cause": cause,
+        "kind": kind,
+        "reason": None if said is None else _reason(json.loads(said)),
+        "sticky": bool(sticky),
+        "count": count,
+        "limit": limit,
+        "limit_source": limit_source,
+        "position": position,
     }
+
+
+@lru_cache(maxsize=1_024)
+def labels(stored: str) -> tuple[str, ...]:
+    """The labels of a *stored* row: boards have many cards and few labels."""
+    return tuple(json.loads(stored))
 
 
 def run_json(run: Run, lease: int | None, said: dict[int, dict[str, Any]]) -> dict[str, Any]:

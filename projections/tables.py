@@ -77,10 +77,7 @@ tasks = Table(
 
 
 def _partial(name: str, table: Table, *columns: str, where: str, unique: bool = False) -> None:
-    Index(
-        name, *(table.c[column] for column in columns), unique=unique,
-        sqlite_where=text(where), postgresql_where=text(where),
-    )  # fmt: skip
+    Index(name, *(table.c[column] for column in columns), unique=unique, sqlite_where=text(where))
 
 
 _partial("tasks_key", tasks, "board", "key", where="key IS NOT NULL", unique=True)
@@ -91,8 +88,11 @@ CLAIMABLE = (
 )
 """What an index can know of a claimable card (RULES §3); time is compared in the query."""
 _IN_ORDER = (tasks.c.board, tasks.c.priority.desc(), tasks.c.created_at, tasks.c.task)
-Index("tasks_claimable", *_IN_ORDER, sqlite_where=text(CLAIMABLE), postgresql_where=text(CLAIMABLE))
+Index("tasks_claimable", *_IN_ORDER, sqlite_where=text(CLAIMABLE))
 Index("tasks_in_order", *_IN_ORDER)
+TIMED = f"{CLAIMABLE} AND (scheduled IS NOT NULL OR not_before IS NOT NULL)"
+"""A claimable card that a time was set for, be it past or not: few cards of a board."""
+_partial("tasks_timed", tasks, "board", "task", where=TIMED)
 
 runs = Table(
     "runs",

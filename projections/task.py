@@ -9,9 +9,10 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from ledger.errors import UnknownKind
-from ledger.events import COUNTED, NEUTRAL, Outcome
+from ledger.events import COUNTED, NEUTRAL, SCHEMAS, Outcome
 from ledger.recorded import Recorded
 from ledger.upcasters import check_readable
+from projections.folding import shared
 
 
 class Card(NamedTuple):
@@ -88,31 +89,15 @@ class Task(NamedTuple):
         """Done or archived."""
         return self.archived or self.outcome is not None
 
-    def after(
-        self,
-        event: Recorded,
-        *,
-        failures: int,
-        streak: int,
-        spent: int,
-        neutral: int,
-        runs: int,
-        run: int | None,
-        hold: Hold | None,
-        not_before: int | None,
-    ) -> Task:
-        """The next state where only counters, run, hold and cooldown move."""
-        return Task(
-            self.id, self.card, event.version, event.position, event.at, self.lane, failures, streak, spent, neutral,
-            runs, self.last_run, run, hold, not_before, self.scheduled, self.outcome, self.archived,
-            self.open_parents,
-        )  # fmt: skip
-
     def seen(self, event: Recorded, **changes: Any) -> Task:
         """The next state: *changes*, and that *event* was the last."""
-        return self._replace(version=event.version, position=event.position, updated_at=event.at, **changes)
+        values = [*self[:2], event.version, event.position, event.at, *self[5:]]
+        for name, value in changes.items():
+            values[_PLACE[name]] = value
+        return tuple.__new__(Task, values)
 
 
+_PLACE = {name: place for place, name in enumerate(Task._fields)}
 EPOCH: dict[str, Any] = {"failures": 0, "streak": 0, "spent": 0, "neutral": 0, "runs": 0}
 """What every start of an epoch writes: counters from zero; the history stays."""
 
@@ -122,85 +107,74 @@ def evolve(task: Task, event: Recorded) -> Task:
 
     Raises `UnknownKind`, `NewerSchema`: an event that this program cannot read is not skipped (RULES §2).
     """
-    check_readable(event.kind, event.schema, position=event.position)
-    failures, streak, spent, neutral, runs = task.failures, task.streak, task.spent, task.neutral, task.runs
-    match event.kind, event.outcome:
-        case "exited", outcome if outcome in COUNTED:
-            return task.after(event, failures=failures + 1, streak=0, spent=spent + 1, neutral=0, runs=runs,
-                              run=None, hold=task.hold, not_before=task.not_before)  # fmt: skip
-        case "exited", Outcome.CLEAN:
-            return task.after(event, failures=failures, streak=streak + 1, spent=spent + 1, neutral=0, runs=runs,
-                              run=None, hold=task.hold, not_before=task.not_before)  # fmt: skip
-        case "exited", outcome if outcome in NEUTRAL:
-            return task.after(event, failures=failures, streak=streak, spent=spent, neutral=neutral + 1, runs=runs,
-                              run=None, hold=task.hold, not_before=event.facts["not_before"])  # fmt: skip
-        case "exited", Outcome.CONFIG:
-            return task.after(event, failures=failures + 1, streak=0, spent=spent + 1, neutral=0, runs=runs,
-                              run=None, hold=_hold(event, "config"), not_before=task.not_before)  # fmt: skip
-        case "claimed", _:
-            return task.seen(event, run=event.run, last_run=event.run, runs=runs + 1, scheduled=None)
-        case "completed", outcome:
-            return task.seen(event, **EPOCH, run=None, hold=None, outcome=outcome)
-        case "blocked", _:
-            return _blocked(task, event)
-        case "review_requested", _:
-            return task.seen(event, run=None, streak=0, neutral=0, lane="review", card=_reviewed(task.card, event))
-        case "changes_requested", _:
-            return task.seen(event, run=None, streak=0, neutral=0, lane="work")
-        case "unblocked", _ if event.facts["cause"] == "operator":
-            return task.seen(event, **EPOCH, hold=None, not_before=None)
-        case "unblocked", _:
-            return task.seen(event, hold=None)
-        case "assigned", _:
-            return _assigned(task, event)
-        case "reopened", _:
-            return task.seen(event, **EPOCH, hold=None, lane="work", scheduled=None, not_before=None,
-                              outcome=None, archived=False)  # fmt: skip
-        case "archived", _:
-            return task.seen(event, archived=True)
-        case "scheduled", _:
-            return task.seen(event, scheduled=event.facts["not_before"])
-        case "created", _:
-            return _created(task, event)
-        case "edited", _:
-            return _edited(task, event)
-        case ("linked" | "unlinked" | "commented" | "worker_bound" | "progressed" | "stop_requested" | "violation"
-              | "late_result" | "redacted"), _:  # fmt: skip
+    if SCHEMAS.get(event.kind) != event.schema:
+        check_readable(event.kind, event.schema, position=event.position)
+    match event.kind:
+        case ("progressed" | "worker_bound" | "commented" | "linked" | "unlinked" | "stop_requested" | "violation"
+              | "late_result" | "redacted"):  # fmt: skip
             return task.seen(event)
+        case "claimed":
+            return task.seen(event, run=event.run, last_run=event.run, runs=task.runs + 1, scheduled=None)
+        case "exited" if event.outcome in COUNTED:
+            return task.seen(event, run=None, failures=task.failures + 1, streak=0, spent=task.spent + 1, neutral=0)
+        case "exited" if event.outcome == Outcome.CLEAN:
+            return task.seen(event, run=None, streak=task.streak + 1, spent=task.spent + 1, neutral=0)
+        case "exited" if event.outcome in NEUTRAL:
+            return task.seen(event, run=None, neutral=task.neutral + 1, not_before=event.facts["not_before"])
+        case "exited" if event.outcome == Outcome.CONFIG:
+            return task.seen(event, run=None, failures=task.failures + 1, streak=0, spent=task.spent + 1, neutral=0,
+                             hold=Hold("config", None, True, None, None, None, event.position))  # fmt: skip
+        case "completed":
+            return task.seen(event, **EPOCH, run=None, hold=None, outcome=event.outcome)
+        case "blocked":
+            return _blocked(task, event)
+        case "review_requested":
+            return task.seen(event, run=None, streak=0, neutral=0, lane="review", card=_reviewed(task.card, event))
+        case "changes_requested":
+            return task.seen(event, run=None, streak=0, neutral=0, lane="work")
+        case "unblocked" if event.facts["cause"] == "operator":
+            return task.seen(event, **EPOCH, hold=None, not_before=None)
+        case "unblocked":
+            return task.seen(event, hold=None)
+        case "assigned":
+            return _assigned(task, event)
+        case "reopened":
+            return task.seen(event, **EPOCH, hold=None, lane="work", scheduled=None, not_before=None,
+                             outcome=None, archived=False)  # fmt: skip
+        case "archived":
+            return task.seen(event, archived=True)
+        case "scheduled":
+            return task.seen(event, scheduled=event.facts["not_before"])
+        case "created":
+            return _created(task, event)
+        case "edited":
+            return _edited(task, event)
         case _:
             raise UnknownKind(event.kind, event.position)
 
 
 def status(task: Task) -> str:
     """The status of *task*: the first match of RULES §3. It is computed, never stored and never set."""
-    match task:
-        case Task(archived=True):
-            return "archived"
-        case Task(outcome=str()):
-            return "done"
-        case Task(run=int()):
-            return "running"
-        case Task(hold=Hold()):
-            return "blocked"
-        case Task(lane="triage"):
-            return "triage"
-        case Task(open_parents=waiting) if waiting > 0:
-            return "todo"
-        case Task(scheduled=int()):
-            return "scheduled"
-        case Task(lane="review"):
-            return "review"
-        case _:
-            return "ready"
+    if task.archived:
+        return "archived"
+    if task.outcome is not None:
+        return "done"
+    if task.run is not None:
+        return "running"
+    if task.hold is not None:
+        return "blocked"
+    if task.lane == "triage":
+        return "triage"
+    if task.open_parents > 0:
+        return "todo"
+    if task.scheduled is not None:
+        return "scheduled"
+    return "review" if task.lane == "review" else "ready"
 
 
 def claimable(task: Task, now: int) -> bool:
     """Whether a run may be opened at *now* (microseconds UTC), as far as the card itself says (RULES §3)."""
     return status(task) in {"scheduled", "review", "ready"} and (task.scheduled or 0) <= now >= (task.not_before or 0)
-
-
-def _hold(event: Recorded, cause: str) -> Hold:
-    return Hold(cause, None, True, None, None, None, event.position)
 
 
 def _blocked(task: Task, event: Recorded) -> Task:
@@ -230,16 +204,17 @@ def _assigned(task: Task, event: Recorded) -> Task:
 
 def _created(task: Task, event: Recorded) -> Task:
     facts = event.facts
+    assignee = shared(facts["assignee"])
     made_by = facts["made_by"] or {"task": None, "run": None}
     card = Card(
-        assignee=facts["assignee"],
-        last_assignee=facts["assignee"],
+        assignee=assignee,
+        last_assignee=assignee,
         priority=facts["priority"],
         labels=tuple(facts["labels"]),
         tenant=facts["tenant"],
         max_retries=facts["max_retries"],
         max_runtime=facts["max_runtime"],
-        workspace=facts["workspace"],
+        workspace=shared(facts["workspace"]),
         goal_max_turns=facts["goal"]["max_turns"] if facts["goal"] else None,
         host=facts["host"],
         key=facts["key"],

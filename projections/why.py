@@ -186,7 +186,8 @@ def _running(last: dict[str, Recorded]) -> list[Ground]:
     grounds = [Ground(f"run {claimed.run} by {claimed.facts['worker']} is open", "§3", (claimed.position,))]
     bound = last.get("worker_bound")
     if bound is not None and bound.run == claimed.run:
-        grounds.append(Ground(f"process {bound.facts['pid']} has the run", "§7", (bound.position,)))
+        has = "takes its turns" if bound.facts["role"] == "turns" else "has the run"
+        grounds.append(Ground(f"process {bound.facts['pid']} {has}", "§7", (bound.position,)))
     stop = last.get("stop_requested")
     if stop is not None and stop.run == claimed.run:
         grounds.append(Ground(f"it was asked to stop: {stop.facts['cause']}", "§7", (stop.position,)))

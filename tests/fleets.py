@@ -29,7 +29,7 @@ PATIENCE = 30
 """Seconds after which a poll is the test's failure."""
 OUTSIDE = """
 import json, os, signal, sys, time
-import kanban.spawn, kanban.starting
+import kanban.spawn, kanban.starting, kanban.sweep
 from kanban import Board
 from ledger.clock import system_clock
 ahead = int(os.environ["FLEET_AHEAD"])
@@ -183,7 +183,8 @@ class Fleet:
 
     def supervisor(self, task: str) -> int:
         """The pid of the supervisor of the card's last bound run, which is its group's number too."""
-        return int(self.events(task, "worker_bound")[-1].facts["pid"])
+        bound = [event.facts for event in self.events(task, "worker_bound") if event.facts["role"] == "group"]
+        return int(bound[-1]["pid"])
 
     def members(self, task: str) -> list[int]:
         """The live processes in the group of the card's last bound run."""

@@ -17,8 +17,9 @@ from ledger.database import connect, reading, writing
 from ledger.events import Actor, Event
 from ledger.recorded import Recorded
 from ledger.upgrade import open_store, upgrade
-from projections.read_models import World, apply
+from projections.read_models import apply
 from projections.tables import metadata
+from projections.world import World
 from tests import given
 
 BOARD = "b"

@@ -122,7 +122,6 @@ def upgrade() -> None:
         ["board", "command_id"],
         unique=True,
         sqlite_where=sa.text("command_id IS NOT NULL"),
-        postgresql_where=sa.text("command_id IS NOT NULL"),
     )
     op.create_table(
         "held",
@@ -200,7 +199,6 @@ def upgrade() -> None:
         ["ended_by", "board", "task", "run"],
         unique=False,
         sqlite_where=sa.text("ended_by IS NULL"),
-        postgresql_where=sa.text("ended_by IS NULL"),
     )
     op.create_table(
         "settings",
@@ -286,8 +284,15 @@ def upgrade() -> None:
         sqlite_where=sa.text(
             "NOT archived AND outcome IS NULL AND run IS NULL AND hold_cause IS NULL AND lane <> 'triage' AND open_parents <= 0"
         ),
-        postgresql_where=sa.text(
-            "NOT archived AND outcome IS NULL AND run IS NULL AND hold_cause IS NULL AND lane <> 'triage' AND open_parents <= 0"
+    )
+    # after tasks_claimable, for the same reason
+    op.create_index(
+        "tasks_timed",
+        "tasks",
+        ["board", "task"],
+        unique=False,
+        sqlite_where=sa.text(
+            "NOT archived AND outcome IS NULL AND run IS NULL AND hold_cause IS NULL AND lane <> 'triage' AND open_parents <= 0 AND (scheduled IS NOT NULL OR not_before IS NOT NULL)"
         ),
     )
     op.create_index(
@@ -296,7 +301,6 @@ def upgrade() -> None:
         ["board", "key"],
         unique=True,
         sqlite_where=sa.text("key IS NOT NULL"),
-        postgresql_where=sa.text("key IS NOT NULL"),
     )
     op.create_index(
         "tasks_liftable",
@@ -310,7 +314,6 @@ def upgrade() -> None:
         ["board", "run"],
         unique=False,
         sqlite_where=sa.text("run IS NOT NULL"),
-        postgresql_where=sa.text("run IS NOT NULL"),
     )
     op.create_table(
         "words",

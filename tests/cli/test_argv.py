@@ -2,7 +2,7 @@
 
 import pytest
 
-from cli.argv import asks_for, hoist
+from cli.argv import asks_for, first_word, hoist
 from cli.errors import UsageError
 
 
@@ -54,3 +54,16 @@ def test_a_text_after_two_dashes_is_a_text(ledger):
     card = ledger.create()
     ledger.ok("comment", card, "--", "--json")
     assert ledger.json("show", card)["comments"][0]["body"] == "--json"
+
+
+@pytest.mark.parametrize(
+    ("argv", "word"),
+    [
+        (["list"], "list"), (["--json", "list", "--board", "x"], "list"), (["--board", "list", "show"], "show"),
+        (["--board=list", "show"], "show"), (["--board", "list"], None), ([], None), (["--", "list"], "--"),
+        (["--version", "list"], "--version"), (["--bogus", "list"], "--bogus"), (["-h"], "-h"),
+    ],
+)  # fmt: skip
+def test_the_first_word(argv, word):
+    """The name of the command, wherever the global options stand; what is neither may be anything."""
+    assert first_word(hoist(argv)) == word

@@ -92,6 +92,38 @@ def test_edit_changes_what_is_given(ledger):
     assert ledger.json("edit", card, "--label", "none")["task"]["labels"] == []
 
 
+@pytest.mark.parametrize(
+    ("flags", "turns"),
+    [(["--goal"], 20), (["--goal", "--goal-max-turns", "7"], 7), (["--goal-max-turns", "0", "--goal"], 20),
+     (["--goal", "--goal-max-turns", "-3"], 20), ([], None)],
+)  # fmt: skip
+def test_a_card_can_have_a_goal(ledger, flags, turns):
+    """At birth or later; a number below 1 is the default."""
+    edited = ledger.create("b")
+    if flags:
+        assert [ledger.json("edit", edited, *flags)["changed"] for _ in range(2)] == [True, False]
+    for card in (ledger.create("a", *flags), edited):
+        shown = ledger.json("show", card)["task"]
+        assert (shown["goal"], shown["goal_max_turns"]) == (turns is not None, turns)
+        said = f"goes on until a judge agrees, {turns} turns a run at most"
+        assert (said in ledger.ok("show", card).out) == (turns is not None)
+
+
+def test_a_goal_can_be_taken_away(ledger):
+    """And then the card is as one that never had one."""
+    card = ledger.create("a", "--goal")
+    assert ledger.json("edit", card, "--no-goal")["task"]["goal_max_turns"] is None
+    assert ledger.json("edit", card, "--no-goal")["changed"] is False
+
+
+@pytest.mark.parametrize("argv", [["create", "a"], ["edit", "CARD"], ["edit", "CARD", "--no-goal"]])
+def test_turns_go_with_a_goal(ledger, argv):
+    """A number without one is a slip."""
+    card = ledger.create("a", "--goal")
+    said = ledger(*[word.replace("CARD", card) for word in argv], "--goal-max-turns", "3")
+    assert (said.code, "--goal-max-turns goes with --goal" in said.err) == (2, True)
+
+
 def test_assign_gives_and_takes(ledger):
     """To somebody, to nobody, and to the same again."""
     card = ledger.create()

@@ -357,7 +357,7 @@ def test_a_user_without_a_home_folder_is_told_what_to_set(monkeypatch):
         (
             '[assignees.b]\ncommand = ["x"]\nname = "c"',
             3,
-            'unknown key "name" in [assignees.b]; known are command, env, human, max_running, on_success',
+            'unknown key "name" in [assignees.b]; known are command, env, human, judge, max_running',
         ),
         (
             '[assignees."a.b"]\ncomand = ["x"]',
@@ -446,6 +446,27 @@ def test_a_wrong_type_names_the_dotted_key_the_line_what_was_found_and_what_is_w
             '[assignees.d]\ncommand = ["x"]\nhuman = true\nmax_running = 1',
             1,
             "assignees.d is human, and a person has no command, max_running",
+        ),
+        (
+            f'{BUILDER}retry = ["overloaded"]',
+            1,
+            'assignees.builder has retry, which means something only with resume = ["program", "{prompt}"]',
+        ),
+        (
+            f'{BUILDER}resume = ["build", "--again"]',
+            1,
+            "assignees.builder has a resume without {prompt}, so the agent would not be told how to go on",
+        ),
+        (
+            f'{BUILDER}judge = ["judge"]',
+            1,
+            'assignees.builder has a judge, which means something only with resume = ["program", "{prompt}"]',
+        ),
+        (f"{BUILDER}resume = []", 3, "assignees.builder.resume names no program"),
+        (
+            f'{BUILDER}resume = ["build", "{{prompt}}"]\nretry = ["(oops"]',
+            4,
+            'assignees.builder.retry[0] is "(oops", which is no regular expression',
         ),
         (
             f'{BUILDER}reviewer = "dana"',
@@ -685,6 +706,9 @@ def test_the_template_can_be_un_commented(home, cwd):
             command=("claude", "-p", "{prompt}"),
             on_success="complete",
             quota=("^You.ve hit your .*limit", "(?i)usage limit reached"),
+            resume=("claude", "--continue", "-p", "{prompt}"),
+            retry=("^API Error: (Repeated 529|5[0-9][0-9])",),
+            judge=("/srv/agents/judge.sh", "make", "test"),
             env={"ANTHROPIC_API_KEY": "{env:ANTHROPIC_API_KEY}"},
             max_running=2,
         ),

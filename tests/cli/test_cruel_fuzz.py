@@ -25,8 +25,8 @@ from cli.app import app_command, run
 
 EXAMPLES = int(os.environ.get("LEDGER_FUZZ_EXAMPLES", "0"))
 CODES = {*range(10), 130, 141}
-ENDLESS = {("demo",), ("serve",), ("watch",)}
-"""Commands that go on, or take half a minute."""
+ENDLESS = {("demo",), ("serve",), ("watch",), ("owner",), ("worker", "client"), ("worker", "ask")}
+"""Commands that go on, or take half a minute: also those that wait for an owner."""
 LEFT_OUT = {"follow", "every", "until_idle"}
 """Parameters that go on for ever."""
 ASSIGNEES = """\

@@ -34,10 +34,10 @@ COMMANDS = (
     ("show", "CARD"), ("board",), ("why", "CARD"), ("runs", "CARD"), ("log", "CARD"), ("stats",), ("events",),
     ("events", "CARD"), ("events", "--jsonl"), ("sweep",), ("sweep", "--dry-run"), ("pause",), ("resume",), ("replay",),
     ("replay", "--strict"), ("policy",), ("policy", "--run-limit", "9"), ("db", "status"), ("db", "upgrade"),
-    ("db", "upgrade", "--dry-run"), ("db", "rebuild"),
+    ("db", "upgrade", "--dry-run"), ("db", "rebuild"), ("worker", "run", "CARD", "--", "true"),
 )  # fmt: skip
 """Every command that opens a store that must be there, with what it needs."""
-OTHERS = {"init", "demo", "config", "doctor", "backup", "restore", "prune"}
+OTHERS = {"init", "demo", "config", "doctor", "backup", "restore", "prune", "owner"}
 """They make a store, look after one (see test_care.py), or open none."""
 READS = (
     ("list",), ("list", "--sort", "updated", "--limit", "3"), ("show", "CARD"), ("show", "OTHER"), ("board",),

@@ -54,7 +54,8 @@ def text_fields():
                 words += [before.get(each.name, "a") for each in arguments[len(words) :] if each.required]
             else:
                 words = [before.get(each.name, "a") for each in arguments if each.required] + [param.opts[0], "?"]
-            yield (*path, *words)
+            needed = [each for each in params if each.required and each not in {*arguments, param}]
+            yield (*path, *words, *(word for each in needed for word in (each.opts[0], "a")))
     for name in ("--board", "--database", "--config", "--actor"):
         yield ("list", name, "?")
 
@@ -68,7 +69,7 @@ def test_a_text_that_no_store_can_keep_is_refused_by_name(ledger, argv):
         said = ledger(*(card if word == "CARD" else text if word == "?" else word for word in argv), "--json")
         assert (said.code, said.error["code"]) in {(2, "invalid_text"), (2, "usage")}, (text, said)
         assert any(part in said.error["message"] for part in (what, "null byte", "surrogates")), said
-        name = next((word for word in argv if word.startswith("--")), "")
+        name = argv[argv.index("?") - 1] if argv[argv.index("?") - 1].startswith("--") else ""
         assert name in said.error["message"], said
     assert ledger.position() == before
 

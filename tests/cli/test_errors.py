@@ -12,16 +12,20 @@ from ledger import errors as e
 
 for module in (
     "board", "spawn", "workspaces", "hosts", "config", "founding", "backup", "restore", "soundness",
+    "worker.owner", "worker.client", "worker.admitting",
 ):  # fmt: skip
     importlib.import_module(f"kanban.{module}")
 
 CODES = {
     "LedgerError": 1, "HostUnknown": 1, "SpawnFailed": 1, "WorkspaceFault": 1, "CopyThere": 1, "RestoreRefused": 1,
-    "ClockBroken": 1,
+    "ClockBroken": 1, "ExtraMissing": 1, "OwnerUnsupported": 1, "OwnerAbsent": 1, "OwnerRefused": 1,
+    "ReceiptUnknown": 1,
     "InvalidInput": 2, "InvalidText": 2, "ConfigFault": 2, "ChoiceNeeded": 2,
     "WrongExpectedVersion": 3, "Contended": 3, "Taken": 3, "LostClaim": 3, "LiveClaim": 3, "Conflict": 3,
+    "OwnerRunning": 3,
     "Refusal": 4, "Ruled": 4, "NotClaimable": 4, "Forbidden": 4, "Unmet": 4, "NotDone": 4, "NotInReview": 4,
     "AlreadyDone": 4, "NoLateResult": 4, "Closed": 4, "DeadParent": 4, "Ring": 4,
+    "NotNow": 4,
     "NotFound": 5, "UnknownBoard": 5, "UnknownTask": 5, "UnknownRun": 5,
     "NothingToDo": 6,
     "StoreFault": 8, "StoreMissing": 8, "StoreExists": 8, "StoreOutdated": 8, "StoreTooNew": 8, "StoreDamaged": 8,
@@ -74,7 +78,7 @@ def test_control_characters_reach_no_terminal(capsys):
 
 def test_a_bug_is_one_line(ledger, monkeypatch):
     """Exit code 1, no traceback; valid JSON where JSON was asked for."""
-    monkeypatch.setattr("kanban.board.Board.stats", lambda _: 1 // 0)
+    monkeypatch.setattr("kanban.questions.Questions.stats", lambda _: 1 // 0)
     said = ledger("stats")
     assert (said.code, said.out) == (1, "")
     assert said.err == "internal error: ZeroDivisionError: integer division or modulo by zero\n"
@@ -83,7 +87,7 @@ def test_a_bug_is_one_line(ledger, monkeypatch):
 
 def test_a_bug_has_its_traceback_with_verbose(ledger, monkeypatch):
     """On stderr, so that JSON stays valid."""
-    monkeypatch.setattr("kanban.board.Board.stats", lambda _: 1 // 0)
+    monkeypatch.setattr("kanban.questions.Questions.stats", lambda _: 1 // 0)
     said = ledger("stats", "--json", "--verbose")
     assert "Traceback" in said.err
     assert said.error["code"] == "internal"
@@ -99,7 +103,7 @@ def test_what_is_no_ledger_error(ledger, monkeypatch, raised, code):
     def fail(_board):
         raise raised
 
-    monkeypatch.setattr("kanban.board.Board.stats", fail)
+    monkeypatch.setattr("kanban.questions.Questions.stats", fail)
     said = ledger("stats")
     assert said.code == code
     assert "Traceback" not in said.err

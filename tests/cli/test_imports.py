@@ -6,8 +6,11 @@ import sys
 
 import pytest
 
-NEVER = {"alembic", "rich", "psycopg", "sqlalchemy.orm"}
-"""No command that only looks, and no idle sweep, needs migrations, a terminal library, a server's driver or an ORM."""
+NEVER = {"alembic", "rich", "psycopg", "sqlalchemy.orm", "sqlalchemy.dialects.postgresql"}
+"""What no frequent command needs: migrations, a terminal library, a server's driver or dialect, an ORM."""
+SWEEP = {"kanban.sweep", "kanban.starting", "kanban.snapshot", "kanban.spawn"}
+CHANGES = SWEEP | {"kanban.board", "kanban.verbs", "kanban.commands", "kanban.decide", "kanban.claims", "kanban.plan"}
+"""What decides and changes: whoever only looks does not need it."""
 PROBE = """
 import sys
 import cli.main
@@ -18,27 +21,48 @@ except SystemExit as end:
     code = end.code or 0
 print(code, *sorted({watched!r} & set(sys.modules)), file=sys.stderr)
 """
+LOOKS = [["list"], ["show", "CARD"], ["why", "CARD"], ["runs", "CARD"], ["stats"], ["events"]]
+BEATS = [["heartbeat", "CARD", "RUN"], ["progress", "CARD", "on it", "RUN"], ["complete", "CARD", "RUN"]]
 
 
-def imported(*argv, watched):
-    """Which of *watched* a process has imported once it has done what *argv* says."""
-    probe = PROBE.format(argv=list(argv), watched=watched)
-    command = [sys.executable, "-c", probe]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, cwd="/", env=os.environ)
-    code, *found = ran.stderr.splitlines()[-1].split()
-    assert code == "0", ran
-    return found
+@pytest.fixture
+def imported(fleet):
+    """Which of *watched* a process has imported once it has done what *argv* says about a card that is claimed."""
+    card = fleet.create("a")
+    run = fleet.claim(card)
+
+    def probed(argv, watched):
+        words = [word.replace("CARD", card) for word in argv if word != "RUN"]
+        probe = PROBE.format(argv=[*words, *(run if "RUN" in argv else ())], watched=watched)
+        command = [sys.executable, "-c", probe]
+        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, cwd="/", env=os.environ)
+        code, *found = ran.stderr.splitlines()[-1].split()
+        assert code == "0", ran
+        return found
+
+    return probed
 
 
-@pytest.mark.parametrize("argv", [["--version"], ["list"], ["sweep"]])
-def test_frequent_commands_import_nothing_heavy(fleet, argv):
+@pytest.mark.parametrize("argv", [["--version"], *LOOKS, *BEATS, ["create", "b"], ["claim", "--next"], ["sweep"]])
+def test_frequent_commands_import_nothing_heavy(fleet, imported, argv):
     """Of a board with a card on it that nobody can start."""
-    fleet.create("a")
-    assert imported(*argv, watched=NEVER) == []
+    fleet.create("another")
+    assert imported(argv, NEVER) == []
 
 
-@pytest.mark.parametrize("argv", [["--version"], ["list"]])
-def test_only_the_sweep_looks_at_processes(fleet, argv):
-    """Nothing else needs psutil."""
-    fleet.create("a")
-    assert imported(*argv, watched={"psutil"}) == []
+@pytest.mark.parametrize("argv", [["--version"], *LOOKS, *BEATS])
+def test_only_the_sweep_looks_at_processes(imported, argv):
+    """Nothing else needs psutil, or what starts workers."""
+    assert imported(argv, {"psutil"} | SWEEP) == []
+
+
+@pytest.mark.parametrize("argv", LOOKS)
+def test_who_only_looks_loads_nothing_that_changes_a_board(imported, argv):
+    """The rules of every command are as long to load as the list is to make."""
+    assert imported(argv, CHANGES) == []
+
+
+def test_the_version_is_said_before_anything_is_loaded(imported):
+    """Scripts ask for it to know whether the program is there at all."""
+    libraries = {"typing", "pathlib", "importlib.metadata", "json", "typer", "pydantic", "sqlalchemy"}
+    assert imported(["--version"], libraries | {"cli.app", "ledger", "kanban", "projections"}) == []

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,16 @@ def test_every_command_has_help_that_names_the_global_options(ledger):
         assert said.split("\n\n")[1].strip().endswith("."), argv
 
 
+def test_a_command_that_is_built_alone_is_the_same(ledger, capsys):
+    """The others are left out for speed alone: its help, and what is said of a slip in it, are to the letter."""
+    alone = {argv: ledger.ok(*argv, "--help").out for argv in commands(app_command())}
+    for argv, said in alone.items():
+        app_command()([*argv, "--help"], prog_name="ledger", standalone_mode=False)
+        assert capsys.readouterr().out == said
+    assert "Did you mean 'list'" in ledger("lsit").err
+    assert ledger("list", "--bogus").err.endswith("try: ledger list --help\n")
+
+
 def commands(group, above=()):
     """Every command, as one types it."""
     for name, command in group.commands.items():
@@ -64,8 +75,49 @@ def commands(group, above=()):
 
 
 def test_version(ledger):
-    """The package's."""
-    assert ledger.ok("--version").out.startswith("ledger 0.")
+    """The installed package's, however it is asked."""
+    said = f"ledger {version('kanban-ledger')}\n"
+    assert [ledger.ok("--version").out, ledger.ok("--quiet", "--version").out] == [said, said]
+    assert process("--version", text=True).stdout == said
+
+
+def test_a_version_that_nobody_can_read():
+    """As with every other answer: 141 for a reader that has gone, one line for a full disk."""
+    nobody, gone = os.pipe()
+    os.close(nobody)
+    full = os.open("/dev/full", os.O_WRONLY)
+    told = [
+        subprocess.run([SCRIPT, "--version"], stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+        for out in (gone, full)
+    ]
+    os.close(gone)
+    os.close(full)
+    assert [(ran.returncode, ran.stderr.count("\n")) for ran in told] == [(141, 0), (1, 1)]
+    assert "No space left" in told[1].stderr
+
+
+GARBAGE = """
+import atexit, gc, sys, cli.main
+from cli import wiring
+usual, opened = gc.get_threshold(), wiring.Call._opened
+def told(call, kind):
+    before = gc.get_threshold()
+    board = opened(call, kind)
+    print(before != usual, gc.get_threshold() == usual, gc.get_freeze_count() > 10_000, file=sys.stderr)
+    return board
+wiring.Call._opened = told
+atexit.register(lambda: print(len(gc.get_objects()), file=sys.stderr))
+sys.argv = ["ledger", "list", "--quiet"]
+cli.main.main()
+"""
+
+
+def test_garbage_is_looked_for_once_work_begins(ledger):
+    """Not while modules are loaded, nor at the end; in between as usual, or a loop would grow."""
+    ran = subprocess.run([sys.executable, "-c", GARBAGE], capture_output=True, text=True, check=True, cwd="/")
+    during, left = ran.stderr.splitlines()
+    assert during == "True True True"
+    assert int(left) < 1_000
 
 
 def test_a_stranger_in_the_way_is_named(tmp_path):
@@ -75,6 +127,16 @@ def test_a_stranger_in_the_way_is_named(tmp_path):
     ran = process("list", env={**os.environ, "PYTHONPATH": str(tmp_path)}, text=True)
     assert (ran.returncode, ran.stdout) == (1, "")
     assert ran.stderr == f"ledger: {tmp_path}/ledger/__init__.py stands in the way of {ROOT}/ledger\n"
+
+
+def test_a_plugin_of_another_package_is_not_loaded(ledger, tmp_path):
+    """Pydantic would take any that is installed, and what is valid would depend on it."""
+    (tmp_path / "stranger.py").write_text("raise SystemExit('the stranger was loaded')")
+    (tmp_path / "stranger-1.dist-info").mkdir()
+    (tmp_path / "stranger-1.dist-info" / "METADATA").write_text("Name: stranger\nVersion: 1\n")
+    (tmp_path / "stranger-1.dist-info" / "entry_points.txt").write_text("[pydantic]\nstranger = stranger:plugin\n")
+    ran = process("stats", "--quiet", env={**os.environ, "PYTHONPATH": str(tmp_path)}, text=True)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_all_rooms_are_ours():

@@ -13,8 +13,9 @@ from ledger.database import reading, sqlite_module, writing
 from ledger.errors import NewerSchema, StoreFault, UnknownKind, Unreadable
 from ledger.recorded import Draft
 from ledger.store import append
-from projections.read_models import World, apply, rebuild
+from projections.read_models import apply, rebuild
 from projections.task import status
+from projections.world import World
 from tests import given
 from tests.field.stories import die, go
 from tests.rules.world import WorldView

@@ -32,7 +32,8 @@ def test_no_look_of_ours_pins_the_write_ahead_log(fleet):
     for each in watching:
         next(each)
     for _ in range(50):
-        fleet.board.tasks(), fleet.board.stats(), fleet.board.columns()
+        fleet.board.tasks(), fleet.board.cards(), fleet.board.stats(), fleet.board.columns()
+    assert [card.id for card in fleet.board.cards().cards] == [card["id"] for card in fleet.board.tasks()["tasks"]]
     fleet.board.create("after", body="x" * 100_000)
     assert checkpoint(fleet) == (0, 0)
     assert [sum(1 for _ in each) for each in watching[:2]] == [23, 0]

@@ -16,10 +16,13 @@ from typing import Any, Final
 from unittest import mock
 
 from kanban import processes, spawn, starting
+from kanban.evidence import Owned
 from kanban.folders import EXIT_RECORD, LOG, OWNER_RESULT
 from kanban.hosts import Host
 from kanban.processes import Process
 from kanban.spawn import Launched, Order, SpawnFailed
+from kanban.worker.admitting import binding_of
+from projections.run import Binding
 
 Key = tuple[str, int]
 """A run: its card and its number."""
@@ -121,8 +124,11 @@ class Air:
         """A process of somebody's own on *host*."""
         return self._born(host, "hand")
 
-    def ends(self, key: Key, death: Death, how: str = "record") -> None:
-        """The command ends, and with it the group. *how* the world learns of it: record, owner, trailer, none, …"""
+    def ends(self, key: Key, death: Death, how: str = "record", owned: Owned | None = None) -> None:
+        """The command ends, and with it the group. *how* the world learns of it: record, owner, trailer, none, …
+
+        *owned*: the owner that took the run's turns; where none did, an owner's result is somebody's fancy.
+        """
         group = self.group(key)
         folders = [p.folder for p in group if p.folder is not None]
         if not any(p.role == "supervisor" for p in group):
@@ -130,7 +136,12 @@ class Air:
         for proc in group:
             proc.dead = True
         if folders:
-            self.deaths[key] = self._written(folders[0], key, death, how)
+            self.deaths[key] = self._written(folders[0], key, death, how, owned)
+
+    def owner(self, host: str) -> Binding:
+        """A process on *host* that takes turns: it leads no run's group, and no signal is for it."""
+        proc, here = self._born(host, "stranger"), self.host(host)
+        return binding_of(here, proc.pid, proc.tick)
 
     def supervisor_killed(self, key: Key) -> None:
         """Somebody kills the supervisor; its command works on, and nobody will write a record."""
@@ -257,14 +268,16 @@ class Air:
             boss.dead = True
             self.deaths[boss.run] = self._written(boss.folder, boss.run, Death(143), "record")
 
-    def _written(self, folder: Path, key: Key, death: Death, how: str) -> Death:
+    def _written(self, folder: Path, key: Key, death: Death, how: str, owned: Owned | None = None) -> Death:
         """Write what *how* says; the death as every process of the host can read it."""
         task, run = key
         said = {"schema": 1, "task": task, "run": run, "code": death.code, "signal": death.signal, "ended_at": 1}
         log = "the limit was reached\n" if death.quota else "bye\n"
         match how:
-            case "record" | "owner":
-                (folder / (EXIT_RECORD if how == "record" else OWNER_RESULT)).write_text(json.dumps(said))
+            case "record":
+                (folder / EXIT_RECORD).write_text(json.dumps(said))
+            case "owner":
+                (folder / OWNER_RESULT).write_text(json.dumps(said | ({} if owned is None else owned._asdict())))
             case "trailer" if death.code is not None:
                 log += f"[kanban-worker-exit] rc={death.code} run={run}\n"
             case "foreign":
@@ -273,5 +286,5 @@ class Air:
             case "torn":
                 (folder / EXIT_RECORD).write_text(json.dumps(said)[:-3])
         (folder / LOG).write_text(log)
-        known = how in {"record", "owner"} or (how == "trailer" and death.code is not None)
+        known = {"record": True, "owner": owned is not None, "trailer": death.code is not None}.get(how, False)
         return death if known else Death(witness=False)

@@ -26,13 +26,17 @@ from kanban import failpoints
 from kanban.board import Board
 from kanban.config import Assignee, Config
 from kanban.desk import Desk
+from kanban.evidence import Owned
 from kanban.founding import found
 from kanban.refusals import Forbidden, LostClaim, Refusal, Unmet
+from kanban.worker.admitting import admit
+from kanban.worker.carrier import Carrier
 from ledger import ids
 from ledger.database import connect, reading
 from ledger.errors import InvalidInput, UnknownRun
 from ledger.events import Actor
 from projections import tables
+from projections.run import Run
 from tests import given
 from tests.machines.air import Air, Death, Key
 from tests.machines.checks import Watch, told_by
@@ -398,7 +402,18 @@ class BoardMachine(RuleBasedStateMachine):
 
     def _end_of(self, key: Key | None, death: Death, how: str) -> None:
         if key is not None and key not in {proc.run for proc in self.air.closing}:
-            self.air.ends(key, death, how)
+            self.air.ends(key, death, how, self._owned(key) if how == "owner" else None)
+
+    def _owned(self, key: Key) -> Owned | None:
+        """An owner takes the turns of the run; none where it may not."""
+        lock = self.air.locks.get(key)
+        with self.office.look() as desk:
+            run = desk.run(*key)
+        if lock is None or run is None:
+            return None
+        owner, claim = self.air.owner(run.host), Carrier(self.url, "default", *key, lock)
+        told = self._act(lambda _: admit(claim, owner, run.worker, self.clock))
+        return Owned(*key, run.lock_hash, owner.pid, owner.start_tick) if isinstance(told, Run) else None
 
     @rule(number=st.integers(0, 9), how=st.sampled_from(["orphaned", "escape", "stubborn"]), slot=SLOT)
     def a_group_falls_apart(self, number: int, how: str, slot: str | None) -> None:

@@ -14,7 +14,8 @@ from ledger.database import reading
 from ledger.recorded import Recorded
 from ledger.store import head, read_board
 from projections import tables
-from projections.read_models import PROJECTIONS, World
+from projections.read_models import PROJECTIONS
+from projections.world import World
 from tests.ledgers import canonical_envelope
 from tests.machines.air import Air, Death, Key
 from tests.machines.naive import ENDS, Naive
@@ -112,9 +113,11 @@ class Watch:
                 run = self.open[key]
                 if run["by"] == "spawn":
                     self._not_paused(run["worker"], facts["host"], event)
-                run["group_boot"] = facts["boot"]
-                self.bound[key] = (facts["pid"], facts["start_tick"])
-                self.hosts[key] = facts["host"]
+                if facts["role"] == "group":
+                    run["group_boot"] = facts["boot"]
+                    self.bound[key] = (facts["pid"], facts["start_tick"])
+                    self.hosts[key] = facts["host"]
+                assert facts["host"] == self.hosts[key], f"{event.position}: an owner on another host"
             case "stop_requested":
                 self.open[key]["stops"].append(event)
             case kind if kind in ENDS and event.run is not None:

@@ -75,7 +75,7 @@ def a_quota_costs_nothing(task, event):
 
 @fault((read_models, "_settle"), by="an_operator")
 def children_are_not_told_of_a_completion(*_):
-    return None
+    return False
 
 
 @fault((Desk, "_keeps_processes"), by="a_worker_lingers")

@@ -9,16 +9,42 @@ import time
 import pytest
 
 from kanban import evidence, folders
-from kanban.evidence import NO_EVIDENCE, read_evidence, redact, summary_of, wants_quota, write_exit_record
+from kanban.evidence import (
+    NO_EVIDENCE,
+    Owned,
+    owner_result,
+    read_evidence,
+    redact,
+    summary_of,
+    wants_quota,
+    write_exit_record,
+    write_owner_result,
+)
 from ledger.errors import InvalidInput
 
 RUN = 3
 EXIT = "[kanban-worker-exit]"
+OWNED = Owned("t_1", RUN, "its hash", 4242, 777)
+"""The owner that took the run's turns, as its binding in the log and the claim name it."""
 
 
 def record(**changes):
     said = {"schema": 1, "task": "t_1", "run": RUN, "code": 0, "signal": None, "ended_at": 1_700_000_000_000_000}
     return json.dumps({**said, **changes})
+
+
+def owner_record(**changes):
+    """What the owner of the turns writes."""
+    return record(**{**OWNED._asdict(), **changes})
+
+
+def as_of_owner(text):
+    """The record *text*, if it is one, with all that an owner's result names besides."""
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError):
+        return text
+    return json.dumps(OWNED._asdict() | said) if isinstance(said, dict) else text
 
 
 @pytest.fixture
@@ -50,14 +76,45 @@ def test_an_empty_folder_says_nothing(folder):
 def test_the_witnesses_are_heard_in_order(folder):
     """RULES §6: exit record, then owner result, then trailer, then none."""
     (folder / "log").write_text(f"{EXIT} rc=3 run={RUN}\n")
-    (folder / "owner.json").write_text(record(code=2))
+    (folder / "owner.json").write_text(owner_record(code=2))
     (folder / "exit.json").write_text(record(code=1))
     heard = []
     for file in ("exit.json", "owner.json", "log"):
-        heard.append(witness(read_evidence(folder, RUN)))
+        heard.append(witness(read_evidence(folder, RUN, OWNED)))
         (folder / file).unlink()
     assert heard == [("exit_record", 1, None), ("owner_result", 2, None), ("trailer", 3, None)]
-    assert witness(read_evidence(folder, RUN)) == ("none", None, None)
+    assert witness(read_evidence(folder, RUN, OWNED)) == ("none", None, None)
+
+
+def test_an_owners_result_is_read_as_it_was_written(folder):
+    """RULES §6: it names card, run, the hash of the lock, and the process that took the turns."""
+    write_owner_result(folder, OWNED, 75, "the wall", 1_800_000_000.5)
+    assert witness(read_evidence(folder, RUN, OWNED)) == ("owner_result", 75, None)
+    wrote = owner_result(folder, "t_1", RUN, "its hash")
+    assert (wrote["reply"], wrote["resets_at"]) == ("the wall", 1_800_000_000.5)
+    assert (folder / "owner.json").stat().st_mode & 0o777 == 0o600
+    write_owner_result(folder, OWNED, 0, "x" * 100_000, None)
+    assert owner_result(folder, "t_1", RUN, "its hash")["reply"] == "x" * 2_000
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"task": "t_2"}, {"task": None}, {"run": RUN + 1}, {"lock_hash": "another's"}, {"lock_hash": None},
+        {"pid": 4243}, {"pid": "4242"}, {"start_tick": 778}, {"start_tick": True}, {"schema": 2}, {"code": 256},
+    ],
+)  # fmt: skip
+def test_the_result_of_another_owner_or_claim_is_no_evidence(folder, changes):
+    """RULES §6: junk and what is foreign bears no witness; the next one is heard."""
+    (folder / "owner.json").write_text(owner_record(**changes))
+    (folder / "log").write_text(f"{EXIT} rc=75\n")
+    assert witness(read_evidence(folder, RUN, OWNED)) == ("trailer", 75, None)
+
+
+def test_a_run_whose_turns_no_owner_took_has_no_owners_result(folder):
+    """RULES §6: whatever lies in its folder."""
+    (folder / "owner.json").write_text(owner_record())
+    assert read_evidence(folder, RUN) == NO_EVIDENCE
 
 
 def test_a_record_says_a_code_or_a_signal(folder):
@@ -93,9 +150,9 @@ def test_a_record_says_a_code_or_a_signal(folder):
 )
 def test_a_record_that_is_torn_foreign_or_newer_is_no_evidence(folder, file, text):
     """RULES §6: only a whole record of this run counts; the next witness is heard instead."""
-    (folder / file).write_text(text)
+    (folder / file).write_text(as_of_owner(text) if file == "owner.json" else text)
     (folder / "log").write_text(f"{EXIT} rc=75\n")
-    assert witness(read_evidence(folder, RUN)) == ("trailer", 75, None)
+    assert witness(read_evidence(folder, RUN, OWNED)) == ("trailer", 75, None)
 
 
 def test_run_one_is_not_true(folder):
@@ -115,7 +172,7 @@ def test_bytes_that_are_no_utf8_are_no_record(folder):
 def test_what_is_no_file_is_no_evidence_and_nobody_waits(folder, file, put):
     """RULES §7: a worker that leaves a pipe in its folder does not stop the sweep."""
     put(folder / file)
-    found = read_evidence(folder, RUN)
+    found = read_evidence(folder, RUN, OWNED)
     assert found == NO_EVIDENCE
     assert summary_of(folder, found, "file") is None
     assert folders.read_ending(folder) is None
@@ -255,6 +312,11 @@ def test_quota_patterns_look_at_three_lines(of_log, lines, patterns, wanted, tra
         ("id AKIAIOSFODNN7EXAMPLE.", "id [redacted]."),
         ("Authorization: Bearer abc.def.ghi", "Authorization: Bearer [redacted]"),
         ("password=hunter2 next", "password=[redacted] next"),
+        ("to\u212aen=abc, pa\u017fsword=abc", "to\u212aen=[redacted], pa\u017fsword=[redacted]"),
+        (
+            "ap\u0131_key=abc, author\u0131zation: bas\u0131c YWRhOmFkYQ==",
+            "ap\u0131_key=[redacted], author\u0131zation: bas\u0131c [redacted]",
+        ),
         ('{"token": "abc", "n": 1}', '{"token": [redacted], "n": 1}'),
         ("OPENAI_API_KEY='x y' z", "OPENAI_API_KEY=[redacted] z"),
         ("api-key: abc", "api-key: [redacted]"),

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from kanban import hosts
-from kanban.hosts import HostUnknown, default_cap, this_host
+from kanban.hosts import HostUnknown, default_cap, known_host, this_host
 
 ROOT = Path(__file__).parents[2]
 KEPT_ID = """
@@ -38,6 +38,16 @@ def test_an_id_that_is_given_wins(tmp_path, monkeypatch):
     """RULES §6: identity starts with the host id, which containers are given."""
     monkeypatch.setenv("LEDGER_HOST_ID", "node-7")
     assert this_host(tmp_path).id == "node-7"
+
+
+def test_to_know_a_host_makes_nothing(tmp_path, no_machine_id):
+    """A worker that proves its claim only looks: a machine that was never named has no name, and gets none."""
+    home = tmp_path / "home"
+    assert (known_host(None), known_host(home), home.exists()) == (None, None, False)
+    named = this_host(home)
+    assert (known_host(home), known_host(None)) == (named, None)
+    no_machine_id.write_text("0123456789abcdef0123456789abcdef\n")
+    assert known_host(None) == this_host(home)
 
 
 def test_the_machine_id_is_hashed_never_shown(tmp_path, no_machine_id):

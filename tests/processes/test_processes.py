@@ -271,10 +271,10 @@ def test_a_member_that_left_the_group_is_named_and_spared(start):
         until(lambda: left not in members(binding) and {name_of(left), name_of(stayed)} == {"sleep"})
         seen = ProcessTable.snapshot()
         assert stayed in seen.members(binding, HERE)
-        assert seen.escaped(BOARD, "t_1", 3, group=binding.group) == (left,)
-        assert set(seen.escaped(BOARD, "t_1", 3)) == {leader.pid, left, stayed}
-        assert seen.escaped(BOARD, "t_1", 33, group=binding.group) == ()
-        assert seen.escaped(f"{BOARD}0", "t_1", 3, group=binding.group) == ()
+        wanted = {("t_0", 3): 1, ("t_1", 3): binding.group, ("t_1", 33): 1, ("t_11", 3): 1}
+        assert seen.escaped(BOARD, wanted) == {("t_1", 3): (left,)}
+        assert set(seen.escaped(BOARD, {("t_1", 3): 0})["t_1", 3]) == {leader.pid, left, stayed}
+        assert seen.escaped(f"{BOARD}0", wanted) == {}
         assert ProcessTable.signal(binding, HERE, signal.SIGKILL)
         leader.wait(20)
         assert start_tick(left) is not None
@@ -286,6 +286,54 @@ def test_a_process_that_ends_during_the_pass_is_left_out(monkeypatch):
     """RULES §7: one pass over processes that come and go raises nothing."""
     monkeypatch.setattr(processes, "_pids", lambda: [os.getpid(), 2**22 + 1])
     assert list(ProcessTable.snapshot().processes) == [os.getpid()]
+
+
+def test_who_escaped_is_told_from_one_look_at_each_environment(start, monkeypatch):
+    """DESIGN §8: fifty deaths in a tick read no environment fifty times."""
+    leader = start("sleep", "60", env={**os.environ, **RUN})
+    until(lambda: name_of(leader.pid) == "sleep")
+    read, look = [], processes._environment
+    monkeypatch.setattr(processes, "_environment", lambda pid: read.append(pid) or look(pid))
+    wanted = {("t_1", 3): 0, **{(f"t_{number}", 1): 0 for number in range(2, 50)}}
+    assert ProcessTable.snapshot().escaped(BOARD, wanted) == {("t_1", 3): (leader.pid,)}
+    assert len(read) == len(set(read))
+
+
+def test_while_every_leader_lives_nobody_else_is_looked_at(start, monkeypatch):
+    """DESIGN §8: a tick on which nothing happens reads what is bound, not all of `/proc`."""
+    leaders = [start("sleep", "60") for _ in range(3)]
+    bindings = [bound(leader) for leader in leaders]
+    monkeypatch.setattr(processes, "_pids", lambda: pytest.fail("all of /proc was read"))
+    table = ProcessTable.for_groups(bindings, HERE)
+    assert [table.members(binding, HERE) for binding in bindings] == [(leader.pid,) for leader in leaders]
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"group": 0}, {"boot": "earlier"}, {"namespace": "pid:[another]"}, {"host": "another"}, {"start_tick": 1}],
+    ids=str,
+)
+def test_what_no_other_process_can_belong_to_is_not_looked_for(start, monkeypatch, changes):
+    """RULES §6: by hand the pid alone is the run; a group that cannot be verified has no members."""
+    leader = start("sleep", "60")
+    binding = bound(leader, **changes)
+    if changes == {"group": 0}:
+        leader.kill()
+        leader.wait()
+    everybody = members(binding)
+    monkeypatch.setattr(processes, "_pids", lambda: pytest.fail("all of /proc was read"))
+    assert ProcessTable.for_groups([binding], HERE).members(binding, HERE) == everybody == ()
+
+
+def test_a_group_is_looked_for_once_its_leader_is_gone(start):
+    """RULES §6: a spawned run has ended when its process group is empty, whoever leads it."""
+    leader = start("sh", "-c", "sleep 60 & echo $!; read x", stdin=subprocess.PIPE)
+    child = int(leader.stdout.readline())
+    binding, other = bound(leader), bound(start("sleep", "60"))
+    leader.kill()
+    leader.wait()
+    table = ProcessTable.for_groups([other, binding], HERE)
+    assert (table.members(binding, HERE), table.members(other, HERE)) == ((child,), (other.pid,))
 
 
 def test_a_snapshot_is_one_cheap_pass(start):
@@ -309,7 +357,7 @@ def test_without_proc_psutil_says_the_same(start, monkeypatch):
     binding = bound(leader)
     assert presence(binding) is Presence.ALIVE
     assert set(members(binding)) == {leader.pid, child}
-    assert set(ProcessTable.snapshot().escaped(BOARD, "t_1", 3)) == {leader.pid, child}
+    assert set(ProcessTable.snapshot().escaped(BOARD, {("t_1", 3): 0})["t_1", 3]) == {leader.pid, child}
     leader.kill()
     assert is_zombie(leader.pid)
     assert presence(binding) is Presence.GONE

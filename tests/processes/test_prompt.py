@@ -56,6 +56,17 @@ def test_a_reviewer_may_request_changes():
     assert "ledger changes" not in compose(CARD)
 
 
+def test_a_goal_is_told_before_the_contract():
+    """DESIGN §4: what stands above is the goal, and its run goes on until that is met."""
+    text = compose(PromptCard(id="t_1", title="t", body="", goal_max_turns=7))
+    assert text.endswith(
+        "## Until the goal is met\n\n"
+        "What stands above is this card's goal: its run goes on, turn by turn, until that is met. After a turn a judge "
+        "may look at your reply and send you on, for 7 turns at most; then the card is blocked.\n\n" + CONTRACT
+    )
+    assert "goal" not in compose(CARD)
+
+
 def test_the_reason_of_the_last_changes_is_told():
     """RULES §2: `changes_requested` carries the reason that the implementer works by."""
     text = compose(PromptCard(id="t_1", title="t", body="", rejected="Tiles are blue."))

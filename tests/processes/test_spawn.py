@@ -258,6 +258,13 @@ def test_turn_recovery_is_handed_on_where_set(order, monkeypatch, turns):
     assert worker_environment(order("true")).get("LEDGER_TURN_RECOVERY") == turns
 
 
+@pytest.mark.parametrize("turns", [None, 7])
+def test_the_turns_of_a_goal_are_told_where_there_is_one(order, turns):
+    """DESIGN §4: LEDGER_GOAL_MAX_TURNS on cards with a goal."""
+    said = worker_environment(order("true", goal_max_turns=turns))
+    assert said.get("LEDGER_GOAL_MAX_TURNS") == (None if turns is None else "7")
+
+
 def test_the_running_script_is_the_workers(tmp_path, monkeypatch):
     """DESIGN §4: a worker calls the `ledger` that started it, not another one on the PATH."""
     monkeypatch.setattr(sys, "argv", ["/usr/bin/pytest"])

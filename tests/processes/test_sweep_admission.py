@@ -3,7 +3,9 @@
 import pytest
 from sqlalchemy import text
 
+from kanban.snapshot import liftable
 from ledger.database import writing
+from projections.policy import SECOND
 from projections.tables import held as held_table
 from tests import fleets
 from tests.fleets import sh, until
@@ -237,3 +239,55 @@ def test_a_card_whose_past_cannot_be_read_fails_alone(fleet):
     tick = fleet.sweep()
     assert {each["task"]: each["pid"] is not None for each in tick.claimed} == {bad: False, good: True}
     assert (fleet.folder(bad, 2) / "exit.json").exists()
+
+
+def test_a_sweeper_that_found_nothing_to_do_sees_what_others_write_since(fleet):
+    """§7: what a tick read is kept only until anybody writes: a card, a raise, a pause, by whatever process."""
+    fleet.staff({"w": WORK}, max_running=2)
+    assert (claimed(fleet.sweep()), claimed(fleet.sweep())) == ([], [])
+    other = fleet.another()
+    first = str(other.create("first", assignee="w").task["id"])
+    assert claimed(fleet.sweep()) == [first]
+    other.set_policy(max_running=1)
+    second = str(other.create("second", assignee="w").task["id"])
+    assert (claimed(fleet.sweep()), claimed(fleet.sweep())) == ([], [])
+    assert fleet.sweep().live == 1
+    other.set_policy(max_running=2)
+    assert claimed(fleet.sweep()) == [second]
+    assert fleet.sweep().live == 2
+
+
+def test_the_time_of_the_next_card_moves_on_though_nothing_is_written(fleet):
+    """§7: `next_at` is the next instant, not the last one that was read."""
+    fleet.staff({"w": WORK}, max_running=1)
+    fleet.clock.freeze()
+    running, soon, late = fleet.create("running", priority=1), fleet.create("soon"), fleet.create("late")
+    fleet.sweep()
+    now = fleet.clock()
+    for card, seconds in ((soon, 20), (late, 30)):
+        fleet.board.schedule(card, now + seconds * SECOND)
+    told = [fleet.sweep().next_at]
+    for _ in range(3):
+        fleet.clock.advance(9)
+        told.append(fleet.sweep().next_at)
+    fleet.clock.advance(9)
+    told.append(fleet.sweep().next_at)
+    assert told == [now + 20 * SECOND] * 3 + [now + 30 * SECOND, None]
+    assert fleet.card(running)["status"] == "running"
+
+
+def test_a_standing_hold_is_looked_at_again_only_once_something_changed(fleet):
+    """§5: a hold that is not sticky lifts when policy or card were changed; until then it costs a tick nothing."""
+    fleet.staff({"w": {"command": sh("exit 3")}})
+    fleet.board.set_policy(failure_limit=1)
+    card, other = fleet.create(), fleet.create("other")
+    for each in (card, other):
+        fleet.finish(each, "blocked")
+    with fleet.board.look() as desk:
+        assert liftable(desk.tx, "default") == []
+    fleet.board.edit(card, max_retries=2)
+    with fleet.board.look() as desk:
+        assert [task.id for task in liftable(desk.tx, "default")] == [card]
+    assert [each["task"] for each in fleet.sweep(most=0).lifted] == [card]
+    fleet.board.set_policy(failure_limit=3)
+    assert [each["task"] for each in fleet.sweep(most=0).lifted] == [other]

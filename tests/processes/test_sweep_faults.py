@@ -2,7 +2,7 @@
 
 import pytest
 
-import kanban.verbs
+import kanban.claims
 from kanban.desk import Desk
 from kanban.refusals import NotClaimable
 from tests.fleets import sh
@@ -55,14 +55,14 @@ def test_a_claim_by_hand_waits_for_a_worker_that_ended_its_run_after_the_look(fl
     card = fleet.create()
     fleet.sweep()
     worker, lock = fleet.another(), fleet.lock(card)
-    look = kanban.verbs.seen_gone
+    look = kanban.claims.seen_gone
 
     def then_the_verb(*what):
         gone = look(*what)
         worker.review(card, "please look", reviewer="eve", lock=lock)
         return gone
 
-    monkeypatch.setattr(kanban.verbs, "seen_gone", then_the_verb)
+    monkeypatch.setattr(kanban.claims, "seen_gone", then_the_verb)
     with pytest.raises(NotClaimable) as refused:
         fleet.board.claim(card)
 

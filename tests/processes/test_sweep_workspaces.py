@@ -52,6 +52,20 @@ def test_a_scratch_folder_goes_with_its_card(fleet):
     fleet.sweep_until(lambda: not fleet.scratch(card).exists())
 
 
+def test_what_lies_beside_the_scratch_folders_hinders_nothing(fleet):
+    """DESIGN §4: folders of no card, whatever they are called, stay, and are not spoken of."""
+    fleet.staff({"w": COMPLETES})
+    card = fleet.create()
+    fleet.sweep()
+    strange = [fleet.scratch(card).parent / os.fsdecode(name) for name in (b"\xff\xfe", b'"]', b"t_none", b"%")]
+    for folder in strange:
+        folder.mkdir()
+    fleet.finish(card)
+    ticks = fleet.sweep_until(lambda: not fleet.scratch(card).exists())
+    assert [note for tick in ticks for note in tick.notes] == []
+    assert all(folder.is_dir() for folder in strange)
+
+
 def test_a_scratch_folder_stays_while_an_open_child_may_need_it(fleet):
     """DESIGN §4: scratch is removed when no open child needs it any more."""
     fleet.staff({"w": COMPLETES, "dana": {"human": True}})

@@ -1,4 +1,4 @@
-"""The reference system's acceptance cases on dead workers, in our words.
+"""The reference system's cases on dead workers, in our words.
 
 Where our rules differ on purpose (RULES §11) our outcome stands: the log is per run, the code of a clean exit is 0 and
 not null, limits are the policy's, and there is no promotion: where the reference recomputes, we sweep.

@@ -195,6 +195,14 @@ def test_a_card_says_all_that_it_is_made_with():
     assert event.words == {"title": "T", "body": "B"}
 
 
+@pytest.mark.parametrize(("asked", "turns"), [(None, None), (5, 5), (0, 20), (-1, 20)])
+def test_a_goal_has_its_own_number_of_turns_or_twenty(asked, turns):
+    """RULES §2: `created`, goal: none, or the most turns of a run."""
+    world = board()
+    world.do(Create("t_g", "T", goal_max_turns=asked))
+    assert world.log[-1].facts["goal"] == (None if turns is None else {"max_turns": turns})
+
+
 @pytest.mark.parametrize("title", ["", "   "])
 def test_a_title_must_say_something(title):
     """CLI: `create TITLE`."""

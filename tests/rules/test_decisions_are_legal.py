@@ -20,7 +20,7 @@ from projections.budgets import lift
 from projections.graph import Link
 from projections.legality import Judge
 from projections.policy import SECOND
-from projections.read_models import World
+from projections.world import World
 from tests import given
 
 CARDS = ["t_0", "t_1", "t_2"]
@@ -45,8 +45,8 @@ class Board:
         for draft in drafts:
             self.versions[draft.task] = self.versions.get(draft.task, 0) + 1
             event = draft.as_if(position=len(self.log) + 1, version=self.versions[draft.task], at=self.now)
-            self.judge.before(event)
             was = self.world.tasks.get(event.task)
+            self.judge.before(event, was)
             self.world.evolve(event)
             self.judge.after(event, was)
             self.log.append(event)

@@ -20,10 +20,10 @@ from ledger.errors import LedgerError
 from ledger.events import ENDINGS, Actor, Event, Outcome
 from ledger.recorded import Draft, Recorded
 from projections.graph import Link
-from projections.read_models import World
 from projections.run import Run
 from projections.settings import Settings
 from projections.task import Task, status
+from projections.world import World
 from tests import given
 
 HOST, BOOT, OBSERVER = "node-1", "boot-1", "node-1:7"

@@ -1,11 +1,13 @@
 """The fair gate before every write: writers take turns, and no wait is without a limit."""
 
 import multiprocessing
+import os
 import threading
 from contextlib import ExitStack
 
 import pytest
 
+from ledger import gate as gates
 from ledger.errors import StoreBusy
 from ledger.gate import gate
 
@@ -65,3 +67,48 @@ def test_a_holder_that_is_killed_lets_go(tmp_path):
     with gate(tmp_path / "g", timeout=5):
         pass
     holder.join()
+
+
+def test_a_writer_that_finds_the_gate_shut_for_a_moment_goes_through_without_queueing(tmp_path, monkeypatch):
+    """Most turns are short: to be woken in the kernel's queue costs more than a commit."""
+    monkeypatch.setattr(gates, "_Turn", None)
+    held = ExitStack()
+    held.enter_context(gate(tmp_path / "g", timeout=1))
+    monkeypatch.setattr(gates.time, "sleep", lambda _: held.close())
+    with gate(tmp_path / "g", timeout=5):
+        pass
+
+
+def test_a_writer_that_finds_the_gate_shut_for_long_gets_its_turn(tmp_path, monkeypatch):
+    """It queues: whoever lets go lets it in, and nobody needs to look again."""
+    monkeypatch.setattr(gates, "_LOOKING", 0)
+    passed, held = threading.Event(), ExitStack()
+
+    def wait():
+        with gate(tmp_path / "g", timeout=30):
+            passed.set()
+
+    held.enter_context(gate(tmp_path / "g", timeout=1))
+    waiter = threading.Thread(target=wait)
+    waiter.start()
+    assert not passed.wait(0.05)
+    held.close()
+    assert passed.wait(30)
+    waiter.join()
+
+
+def test_a_writer_that_is_interrupted_while_it_looks_keeps_nobody_out(tmp_path, monkeypatch):
+    """Its descriptor is closed: what it may have locked a moment later it would hold for ever."""
+    opened = []
+    monkeypatch.setattr(gates, "_opened", lambda path: opened.append(os.open(path, os.O_RDWR)) or opened[-1])
+    (tmp_path / "g").touch()
+
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gates.time, "sleep", interrupt)
+    with gate(tmp_path / "g", timeout=1), pytest.raises(KeyboardInterrupt), gate(tmp_path / "g", timeout=5):
+        pytest.fail("two held the gate at once")
+    for descriptor in opened:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(descriptor)

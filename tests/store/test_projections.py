@@ -16,16 +16,18 @@ from sqlalchemy import insert, select, text
 
 from ledger.database import reading, writing
 from ledger.errors import NewerSchema, UnknownBoard, UnknownKind
-from projections import read_models, tables
+from projections import queries, read_models, tables
 from projections.read_models import PROJECTIONS, load_run, load_settings, load_task, rebuild
 from projections.rows import (
     RUN_COLUMNS,
     SETTINGS_COLUMNS,
     TASK_COLUMNS,
+    run_changes,
     run_from,
     run_row,
     settings_from,
     settings_row,
+    task_changes,
     task_from,
     task_row,
 )
@@ -398,6 +400,15 @@ def test_the_view_gives_every_card_the_status_that_the_fold_gives_it(every_state
     assert found == {task.id: status(task) for task in STATES}
 
 
+@pytest.mark.parametrize("wanted", queries.STATUSES)
+def test_a_list_of_one_status_finds_every_card_that_has_it(every_state, wanted):
+    """RULES §3: what a list says to an index narrows nothing."""
+    with reading(every_state.engine) as tx:
+        found = {card.id for card in queries.cards(tx, "b", status=wanted, limit=None).cards}
+    assert found == {task.id for task in STATES if status(task) == wanted}
+    assert found
+
+
 def test_the_index_of_claimable_cards_holds_those_that_the_fold_would_claim(every_state):
     """RULES §3: claimable, time aside."""
     with reading(every_state.engine) as tx:
@@ -425,6 +436,31 @@ def test_a_card_survives_its_row(task):
 def test_a_run_survives_its_row(run):
     """Loading a row *is* loading the fold."""
     assert run_from(run_row(run)) == run
+
+
+@drawn(st.from_type(Task), st.from_type(Task))
+def test_the_changes_of_a_card_make_its_row_the_next(before, after):
+    """What is written is what changed: with all the rest it is the whole row."""
+    after = after._replace(id=before.id)
+    assert {**task_row(before), **task_changes(before, after)} == task_row(after)
+
+
+@drawn(st.from_type(Run), st.from_type(Run))
+def test_the_changes_of_a_run_make_its_row_the_next(before, after):
+    """What is written is what changed: with all the rest it is the whole row."""
+    assert {**run_row(before), **run_changes(before, after)} == run_row(after)
+
+
+def test_an_event_writes_the_columns_that_it_moves_and_no_others(store):
+    """A column that is written is taken out of its indexes and put back, though it be the same."""
+    store.append(given.created())
+    sent = []
+    with reading(store.engine) as tx:
+        tx.connection.dbapi_connection.set_trace_callback(sent.append)
+    store.append(given.commented(), at=given.NOW + 1)
+    (written,) = [statement for statement in sent if statement.startswith("UPDATE tasks")]
+    columns = written.split(" SET ")[1].split(" WHERE ")[0].split(", ")
+    assert [column.split("=")[0] for column in columns] == ["version", "position", "updated_at"]
 
 
 @drawn(st.from_type(Settings))

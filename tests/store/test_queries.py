@@ -39,6 +39,7 @@ STORIES = {
 QUESTIONS = {
     "task": lambda tx: queries.task(tx, "b", "t_blocked"),
     "list": lambda tx: queries.list_tasks(tx, "b", status="ready", assignee="ann", label="red", tenant="acme"),
+    "cards": lambda tx: [list(card) for card in queries.cards(tx, "b").cards],
     "show": lambda tx: queries.show(tx, "b", "t_todo"),
     "runs": lambda tx: queries.runs(tx, "b", "t_review"),
     "board": lambda tx: queries.board(tx, "b"),
@@ -176,6 +177,33 @@ def test_a_list_names_its_position_and_holds_cards_as_task_does(board):
     assert answer["position"] == board.head().position
     assert answer["next"] is None
     assert answer["tasks"] == [ask(board, queries.task, f"t_{status}") for status in STORIES]
+
+
+LEAN = ("id", "title", "status", "assignee", "reviewer", "lane", "priority", "tenant", "run", "failures", "streak")
+LEAN += ("neutral", "outcome", "position")
+
+
+@pytest.mark.parametrize("filters", [{}, {"limit": 4}, {"status": "blocked"}, {"sort": "updated"}], ids=str)
+def test_lean_rows_say_what_the_list_says(board, filters):
+    """The same cards in the same order; instants as integers, of a hold the cause."""
+    listed, lean = ask(board, queries.list_tasks, **filters), ask(board, queries.cards, **filters)
+    assert (lean.position, lean.next) == (listed["position"], listed["next"])
+    assert len(lean.cards) == len(listed["tasks"]) > 0
+    for row, card in zip(lean.cards, listed["tasks"], strict=True):
+        assert {name: getattr(row, name) for name in LEAN} == {name: card[name] for name in LEAN}
+        assert (list(row.labels), row.hold) == (card["labels"], card["hold"] and card["hold"]["cause"])
+        for name in ("created_at", "updated_at", "scheduled", "not_before"):
+            at = getattr(row, name)
+            assert card[name] == (None if at is None else rfc3339(at))
+
+
+def test_two_cards_with_the_same_labels_do_not_share_a_list(store):
+    """Whoever changes an answer changes that answer alone."""
+    for task in ("t_a", "t_b"):
+        store.append(given.created(labels=("red",)), task=task)
+    first, second = ask(store, queries.list_tasks)["tasks"]
+    first["labels"].append("blue")
+    assert second["labels"] == ask(store, queries.task, "t_a")["labels"] == ["red"]
 
 
 @pytest.mark.parametrize(
@@ -503,6 +531,12 @@ def ordered(found):
     return plan
 
 
+def ordered_by_id(found):
+    """The plan of the one statement among *found* that chooses ids first."""
+    (plan,) = [plan for statement, plan in found.items() if "task IN (SELECT task FROM cards" in statement]
+    return plan
+
+
 def test_candidates_come_out_of_their_index_in_order(planned):
     """A sweep's price is that of the cards it starts: it reads them in order, sorting nothing."""
     with reading(planned.engine) as tx:
@@ -511,13 +545,74 @@ def test_candidates_come_out_of_their_index_in_order(planned):
     assert "TEMP B-TREE" not in plan
 
 
-@pytest.mark.parametrize("filters", [{}, {"status": "ready"}, {"label": "red"}, {"assignee": "ann"}], ids=str)
-def test_the_first_page_of_a_list_comes_out_of_its_index_in_order(planned, filters):
+def test_next_at_reads_no_card_without_a_time(planned):
+    """A tick's price does not grow with the cards that wait for a slot."""
+    with reading(planned.engine) as tx:
+        (plan,) = plans(tx, lambda tx: queries.next_at(tx, "b", NOW)).values()
+    assert "USING INDEX tasks_timed" in plan
+
+
+IN_ORDER = [
+    ({}, "tasks_in_order"),
+    ({"status": "todo"}, "tasks_in_order"),
+    ({"label": "red"}, "tasks_in_order"),
+    ({"assignee": "ann"}, "tasks_in_order"),
+    ({"assignee": "none"}, "tasks_in_order"),
+    ({"tenant": "acme"}, "tasks_in_order"),
+    ({"status": "ready"}, "tasks_claimable"),
+    ({"status": "review"}, "tasks_claimable"),
+    ({"status": "scheduled"}, "tasks_claimable"),
+    ({"status": "ready", "assignee": "ann", "label": "red", "tenant": "acme"}, "tasks_claimable"),
+]
+
+
+@pytest.mark.parametrize("question", [queries.list_tasks, queries.cards])
+@pytest.mark.parametrize(("filters", "index"), IN_ORDER, ids=str)
+def test_the_first_page_of_a_list_comes_out_of_its_index_in_order(planned, question, filters, index):
     """A page's price is that of the page."""
     with reading(planned.engine) as tx:
-        plan = ordered(plans(tx, lambda tx: queries.list_tasks(tx, "b", limit=100, **filters)))
-    assert "USING INDEX tasks_in_order" in plan
+        plan = ordered(plans(tx, lambda tx: question(tx, "b", limit=100, **filters)))
+    assert f"SEARCH tasks USING INDEX {index} (board=?)" in plan
     assert "TEMP B-TREE" not in plan
+
+
+@pytest.mark.parametrize(("filters", "index"), IN_ORDER, ids=str)
+def test_a_later_page_begins_in_the_index_where_the_one_before_ended(sized, filters, index):
+    """The last page costs what the first did: the rest of that priority, then the smaller ones."""
+    sized.append(given.created(), task="t_before")
+    with reading(sized.engine) as tx:
+        found = plans(tx, lambda tx: queries.list_tasks(tx, "b", limit=5_000, after="t_before", **filters))
+    rest, smaller = [plan for statement, plan in found.items() if "priority DESC" in statement]
+    assert f"USING INDEX {index} (board=? AND priority=? AND (created_at,task)>(?,?))" in rest
+    assert f"USING INDEX {index} (board=? AND priority<?)" in smaller
+    assert [plan for plan in found.values() if "TEMP B-TREE" in plan or "SCAN tasks" in plan] == []
+
+
+def test_a_later_page_that_is_full_looks_no_further(tied):
+    """The smaller priorities are not asked for."""
+    with reading(tied.engine) as tx:
+        first = queries.list_tasks(tx, "b", limit=1)["tasks"][0]["id"]
+        for limit, statements in ((1, 1), (2, 2)):  # and one card more, to know of a next page: three have 2
+            found = plans(tx, lambda tx, limit=limit: queries.list_tasks(tx, "b", limit=limit, after=first))
+            assert len([statement for statement in found if "priority DESC" in statement]) == statements
+
+
+@pytest.mark.parametrize(
+    ("filters", "index"),
+    [
+        ({"status": "running"}, "INDEX tasks_running (board=? AND run>?)"),
+        ({"status": "blocked"}, "INDEX tasks_liftable (board=? AND hold_sticky=?)"),
+        ({"sort": "created"}, "COVERING INDEX tasks_in_order (board=?)"),
+    ],
+    ids=str,
+)
+def test_cards_that_no_index_has_in_order_are_chosen_by_id_from_the_fewest_there_can_be(sized, filters, index):
+    """What is live or held, whatever the board's size; no title is read of a card that is not shown."""
+    with reading(sized.engine) as tx:
+        plan = ordered_by_id(plans(tx, lambda tx: queries.list_tasks(tx, "b", limit=100, **filters)))
+    chosen = plan[plan.index("LIST SUBQUERY") :]
+    assert f"SEARCH tasks USING {index}" in chosen
+    assert plan.startswith("SEARCH tasks USING PRIMARY KEY (board=? AND task=?)")
 
 
 def test_a_claim_of_the_next_card_reads_no_table_whole(planned):

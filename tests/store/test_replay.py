@@ -8,88 +8,17 @@ import json
 
 import pytest
 
-from ledger import chain
 from ledger import store as log
-from ledger.database import sqlite_module, writing
+from ledger.database import writing
 from ledger.errors import StoreDamaged, UnknownBoard, UnknownTask
-from ledger.store import envelope_of
 from projections import tables
 from projections.compared import SHAPES
 from projections.read_models import PROJECTIONS, rebuild
 from projections.replay import replay
 from tests import given, ledgers
+from tests.audits import audit, mend, named, outside
 
 CRASH = given.exited(1, "crashed", code=2, evidence="exit_record", last_words="WORD")
-TRIGGERS = ("events_no_update", "events_no_delete", "events_no_replace", "words_no_update", "boards_head_grows")
-
-
-@pytest.fixture(scope="module")
-def lived(template, tmp_path_factory):
-    """A closed store whose rows fill every column of the projections that a legal log can fill."""
-    path = tmp_path_factory.mktemp("lived") / "ledger.db"
-    store = ledgers.copied(template, path)
-    live(store)
-    store.engine.dispose()
-    return path
-
-
-@pytest.fixture
-def board(lived, tmp_path):
-    """A store of its own with the lived-in log."""
-    store = ledgers.copied(lived, tmp_path / "ledger.db")
-    yield store
-    store.engine.dispose()
-
-
-def live(store):
-    """A board on which things happened, a second apart: 23 events, two cards, three runs."""
-    act(store, "", given.policy_changed(failure_limit=1, max_running=3), actor=given.OPERATOR)  # 2
-    store.append(given.paused("host", "node-9", reason="WORD"))  # 3
-    store.append(given.created("Parent"), task="t_p")  # 4
-    made = given.created(
-        "Card", body="Do", parents=["t_p"], labels=("red",), tenant="acme", max_runtime=60, goal={"max_turns": 3},
-        host="node-1", key="k", priority=2,
-    )  # fmt: skip
-    store.append(made)  # 5
-    caps = (given.cap("board", 0, 3),)
-    act(store, "t_p", given.claimed(1, caps=caps, quota=("limit",), reviewer="critic"), given.worker_bound(1))  # 6, 7
-    act(store, "t_p", given.progressed(1, "WORD", tokens=5, cost="0.5"), given.worker_bound(1, role="turns"))  # 8, 9
-    store.append(given.stop_requested(1), task="t_p")  # 10
-    act(store, "t_p", given.completed(1, summary="WORD"), actor=given.WORKER)  # 11
-    act(store, "t_a", given.claimed(1, caps=caps, max_runtime=60), given.worker_bound(1))  # 12, 13
-    act(store, "t_a", given.review_requested(1), actor=given.WORKER)  # 14
-    act(store, "t_a", given.claimed(2, caps=caps, worker="critic", lane="review"), given.worker_bound(2))  # 15, 16
-    act(store, "t_a", given.exited(2, "crashed", code=2, evidence="exit_record"),
-        given.budget_blocked(count=1, limit=1), actor=given.SYSTEM)  # 17, 18  # fmt: skip
-    store.append(given.late_result(2))  # 19
-    store.append(given.scheduled(given.NOW))  # 20
-    act(store, "t_a", given.commented("Secret"), actor=given.OPERATOR)  # 21
-    act(store, "t_a", given.redacted(21), actor=given.OPERATOR)  # 22
-    store.append(given.commented("Bye"), task="t_p")  # 23
-
-
-def act(store, task, *events, actor=given.SWEEP):
-    store.clock.advance(1)
-    store.append(*events, task=task, actor=actor)
-
-
-def outside(store, *statements):
-    """What somebody does who opens the file with another program."""
-    with sqlite_module().connect(store.path) as raw:
-        raw.execute("PRAGMA foreign_keys=OFF")
-        for trigger in TRIGGERS:
-            raw.execute(f"DROP TRIGGER IF EXISTS {trigger}")
-        for statement in statements:
-            raw.execute(statement)
-    raw.close()
-
-
-def audit(store, **options):
-    return replay(store.engine, ledgers.BOARD, **options)
-
-
-def named(found):
-    return [(each.task, each.position, each.rule) for each in found.divergences]
 
 
 def test_a_good_log_has_no_divergence(board):
@@ -352,15 +281,6 @@ def test_a_forger_who_mends_the_whole_chain_is_still_found_by_the_rules(board):
     outside(board, "UPDATE events SET facts = replace(facts, '\"count\":1', '\"count\":3') WHERE position = 18")
     mend(board)
     assert named(audit(board)) == [("t_a", 18, "§5"), ("t_a", 22, "§9 stored")]
-
-
-def mend(board):
-    """Recompute every hash, and the head."""
-    previous, statements = chain.first_hash(ledgers.BOARD_ID), []
-    for event in board.read():
-        previous = chain.next_hash(previous, envelope_of(event), event.facts_text, event.words_digest)
-        statements.append(f"UPDATE events SET hash = x'{previous.hex()}' WHERE position = {event.position}")
-    outside(board, *statements, f"UPDATE boards SET head_hash = x'{previous.hex()}'")
 
 
 # Words

@@ -1,0 +1,27 @@
+"""The steps that every fold takes for every event of a log: fields changed, names shared. Pure."""
+
+from __future__ import annotations
+
+from sys import intern
+from typing import Any, NamedTuple, TypeVar
+
+State = TypeVar("State", bound=NamedTuple)
+
+_PLACES: dict[type, dict[str, int]] = {}
+
+
+def changed(state: State, /, **changes: Any) -> State:
+    """*state* with *changes*: `_replace`, in half of its time. Raises `KeyError` for a field that it has not."""
+    cls = type(state)
+    places = _PLACES.get(cls)
+    if places is None:
+        places = _PLACES[cls] = {name: place for place, name in enumerate(cls._fields)}
+    values = list(state)
+    for name, value in changes.items():
+        values[places[name]] = value
+    return tuple.__new__(cls, values)
+
+
+def shared(name: Any) -> Any:
+    """*name*, one object for all that are equal: a hundred thousand runs share the few names that there are."""
+    return intern(name) if type(name) is str else name

@@ -1,0 +1,205 @@
+"""Lists of cards: which of them, in which order, a page at a time. Every list of a board is one of these statements.
+
+A page comes out of an index in the order in which it is shown and stops when it is full, whatever the board's size,
+where the order is `priority` and cards that pass the filters are not rare. Rows are the driver's own tuples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, Final, NamedTuple, TypedDict
+
+from sqlalchemy import Connection, text
+
+from ledger.errors import InvalidInput, UnknownTask
+from ledger.prepared import Prepared
+from projections.shown import CARD_COLUMNS, TITLE, labels
+from projections.tables import CLAIMABLE
+
+STATUSES: Final = ("triage", "todo", "scheduled", "ready", "running", "review", "blocked", "done", "archived")
+SORTS: Final[dict[str, tuple[tuple[str, bool], ...]]] = {
+    "priority": (("priority", True), ("created_at", False), ("task", False)),
+    "created": (("created_at", False), ("task", False)),
+    "updated": (("updated_at", True), ("task", False)),
+}
+"""The orders of a list: columns, each with whether the larger comes first."""
+
+
+class Filters(TypedDict, total=False):
+    """What a list is asked for: by default the first hundred of all cards."""
+
+    status: str | None
+    assignee: str | None
+    """`none` means: nobody's."""
+    label: str | None
+    tenant: str | None
+    limit: int | None
+    """None: all of them."""
+    after: str | None
+    """The card behind which the page begins."""
+    sort: str
+
+
+class Listed(NamedTuple):
+    """A card as one line of a list. Instants are microseconds UTC; *hold* is the cause of the hold in force."""
+
+    id: str
+    title: str | None
+    status: str
+    assignee: str | None
+    reviewer: str | None
+    lane: str
+    priority: int
+    stored_labels: str
+    tenant: str | None
+    run: int | None
+    failures: int
+    streak: int
+    neutral: int
+    hold: str | None
+    outcome: str | None
+    not_before: int | None
+    scheduled: int | None
+    created_at: int
+    updated_at: int
+    position: int
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """Its labels, in the order in which they were given."""
+        return labels(self.stored_labels)
+
+
+class Page(NamedTuple):
+    """Cards in one order, the log's position that they stand for, and the card behind which the next page begins."""
+
+    cards: list[Listed]
+    position: int
+    next: str | None
+
+
+_COLUMNS: Final = {
+    "card": CARD_COLUMNS,
+    "line": f"task, {TITLE}, status, assignee, reviewer, lane, priority, labels, tenant, run, failures, streak,"
+    " neutral, hold_cause, outcome, not_before, scheduled, created_at, updated_at, position",
+}
+"""What a row holds: all that `card_json` wants, or a `Listed`. The id comes first in both."""
+_KNOWN: Final = {
+    **dict.fromkeys(("scheduled", "review", "ready"), CLAIMABLE),
+    "running": "run IS NOT NULL",
+    "blocked": "hold_sticky IN (FALSE, TRUE)",
+}
+"""What holds for every card of a status and an index knows. It narrows nothing: the view alone says the status."""
+_FEW: Final = {"running", "blocked"}
+"""Statuses whose cards an index has, but in no order."""
+_FILTERS: Final = {
+    **{status: f"status = '{status}' AND {_KNOWN.get(status, 'TRUE')}" for status in STATUSES},
+    "open": "status <> 'archived'",
+    "assignee": "assignee = :assignee",
+    "nobody": "assignee IS NULL",
+    "label": "EXISTS (SELECT 1 FROM json_each(labels) WHERE value = :label)",
+    "tenant": "tenant = :tenant",
+}
+
+
+def page(
+    tx: Connection,
+    board: str,
+    columns: str,
+    *,
+    status: str | None = None,
+    assignee: str | None = None,
+    label: str | None = None,
+    tenant: str | None = None,
+    limit: int | None = 100,
+    after: str | None = None,
+    sort: str = "priority",
+) -> tuple[list[Any], str | None]:
+    """Rows of *columns* (`card` or `line`), and the id to pass as *after* for the next page, none on the last.
+
+    Raises `InvalidInput` for a status or an order that there is not, `UnknownTask` for *after*.
+    """
+    if status is not None and status not in STATUSES:
+        raise InvalidInput(f"status {status!r} is unknown", remedy=f"one of: {', '.join(STATUSES)}")
+    if sort not in SORTS:
+        raise InvalidInput(f"sort {sort!r} is unknown", remedy=f"one of: {', '.join(SORTS)}")
+    named = "nobody" if assignee == "none" else "assignee"
+    given = {status or "": status, named: assignee, "label": label, "tenant": tenant}
+    wanted = {name: value for name, value in given.items() if value is not None}
+    found = _rows(tx, board, columns, wanted, sort=sort, after=after, limit=None if limit is None else limit + 1)
+    if limit is None or len(found) <= limit:
+        return found, None
+    return found[:limit], found[limit - 1][0] if limit else None
+
+
+def everyone_open(tx: Connection, board: str) -> list[Any]:
+    """A `card` row for each card that is not archived: larger priority first, then older, then id."""
+    return _rows(tx, board, "card", {"open": ""})
+
+
+def _rows(
+    tx: Connection,
+    board: str,
+    columns: str,
+    wanted: Mapping[str, str],
+    *,
+    sort: str = "priority",
+    after: str | None = None,
+    limit: int | None = None,
+) -> list[Any]:
+    """Rows of *columns*; *wanted*: the filters by name, and what they compare with."""
+    place = {} if after is None else _place(tx, board, after)
+    found: list[Any] = []
+    for stretch in (None,) if after is None else range(len(_stretches(sort))):
+        left = _NO_LIMIT if limit is None else limit - len(found)
+        statement = _statement(columns, frozenset(wanted), sort, stretch)
+        found += statement.all(tx, board=board, **wanted, **place, limit=left)
+        if len(found) == limit:
+            break
+    return found
+
+
+_NO_LIMIT: Final = -1  # as SQLite has it
+
+
+@cache
+def _statement(columns: str, wanted: frozenset[str], sort: str, stretch: int | None) -> Prepared:
+    """The statement of a list, built once; *stretch*: which of those behind a place."""
+    conditions = ["board = :board", *(_FILTERS[name] for name in sorted(wanted))]
+    if stretch is not None:
+        conditions.append(_stretches(sort)[stretch])
+    where = " AND ".join(conditions)
+    order = "ORDER BY " + ", ".join(f"{name} DESC" if larger else name for name, larger in SORTS[sort])
+    rows = f"SELECT {_COLUMNS[columns]} FROM cards WHERE"  # noqa: S608 – names and texts of this program
+    if sort == "priority" and not wanted & _FEW:
+        return Prepared(text(f"{rows} {where} {order} LIMIT :limit"))
+    # no index has them in this order: sort ids, not whole rows
+    chosen = f"SELECT task FROM cards WHERE {where} {order} LIMIT :limit"  # noqa: S608
+    return Prepared(text(f"{rows} board = :board AND task IN ({chosen}) {order}"))
+
+
+def _stretches(sort: str) -> tuple[str, ...]:
+    """Where the cards behind a place stand, in order: each stretch is one range of an index that has the order."""
+    (first, larger_first), *_ = SORTS[sort]
+    names = [name for name, _ in SORTS[sort]]
+    if not larger_first:
+        return (_above(names),)
+    return f"{first} = :at_{first} AND {_above(names[1:])}", f"{first} < :at_{first}"
+
+
+def _above(names: list[str]) -> str:
+    return f"({', '.join(names)}) > ({', '.join(f':at_{name}' for name in names)})"
+
+
+_PLACE: Final = Prepared(
+    text("SELECT task, priority, created_at, updated_at FROM tasks WHERE board = :board AND task = :task")
+)
+
+
+def _place(tx: Connection, board: str, task: str) -> dict[str, Any]:
+    """Where *task* stands in every order. Raises `UnknownTask`."""
+    row = _PLACE.one(tx, board=board, task=task)
+    if row is None:
+        raise UnknownTask(task)
+    return dict(zip(("at_task", "at_priority", "at_created_at", "at_updated_at"), row, strict=True))

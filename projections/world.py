@@ -1,0 +1,72 @@
+"""A whole board folded in memory: what the stored projections must say. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from sqlalchemy import Table
+
+from ledger.recorded import Recorded
+from projections.folding import shared
+from projections.graph import GRAPH_KINDS, Graph
+from projections.rows import run_row, settings_row, task_row
+from projections.run import Run, evolve_run
+from projections.settings import NEW_BOARD, evolve_settings
+from projections.task import Task, evolve
+
+
+class World:
+    """Every card, run and link of a board, and the board's own state, folded event by event."""
+
+    def __init__(self) -> None:
+        self.position = 0
+        self.settings = NEW_BOARD
+        self.tasks: dict[str, Task] = {}
+        self.runs: dict[tuple[str, int], Run] = {}
+        self.graph = Graph()
+
+    def take(self, recorded: Iterable[Recorded]) -> None:
+        """Fold *recorded*, in order."""
+        for event in recorded:
+            self.evolve(event)
+
+    def evolve(self, event: Recorded) -> None:
+        """Fold one event."""
+        name, number = event.task, event.run
+        self.position = event.position
+        if name == "":
+            self.settings = evolve_settings(self.settings, event)
+            return
+        before = self.tasks.get(name) or Task(shared(name))
+        if number is None and event.kind == "edited":
+            number = before.run
+        if number is not None:
+            run = evolve_run(self.runs.get((name, number)), event)
+            if run is not None:
+                self.runs[before.id, number] = run
+        self.tasks[before.id] = evolve(before, event)
+        if event.kind in GRAPH_KINDS:
+            self.graph.evolve(event)
+
+    def task(self, task: str) -> Task | None:
+        """The card with its number of open parents."""
+        found = self.tasks.get(task)
+        return None if found is None else found._replace(open_parents=self.graph.open.get(task, 0))
+
+    def rows(self, table: Table) -> list[dict[str, Any]]:
+        """The rows that *table* must hold for this board (without the board's name)."""
+        match table.name:
+            case "tasks":
+                waiting = self.graph.open
+                return [{**task_row(task), "open_parents": waiting.get(name, 0)} for name, task in self.tasks.items()]
+            case "runs":
+                return [run_row(run) for run in self.runs.values()]
+            case "links":
+                return [
+                    {"child": child, "parent": parent, "require": require}
+                    for child, parents in self.graph.parents.items()
+                    for parent, require in parents.items()
+                ]
+            case _:
+                return [settings_row(self.settings)]
