@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from copy import copy
+from errno import ENOSPC
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,8 +14,8 @@ import typer
 
 from cli import __version__, cards, care, demo, look, operate, owner, policies, store, work, worker
 from cli.argv import asks_for, first_word, hoist
-from cli.errors import INTERRUPTED, OK, PIPE_CLOSED, tell
-from cli.output import Out
+from cli.errors import ERROR, INTERRUPTED, OK, PIPE_CLOSED, tell
+from cli.output import Out, print_error
 from cli.wiring import Call, ReaderGone, check_texts, usage
 
 app = typer.Typer(
@@ -105,8 +107,23 @@ def run(argv: Sequence[str]) -> int:
     except (ReaderGone, BrokenPipeError):
         return PIPE_CLOSED
     except Exception as fault:  # noqa: BLE001 – told in one line, whatever it is
-        try:
-            return tell(fault, out)
-        except BrokenPipeError:
-            return PIPE_CLOSED
+        return _told(fault, out)
     return OK
+
+
+def unwritten(fault: OSError) -> int:
+    """The exit code where stdout does not take an answer; stderr hears why, if anybody listens there."""
+    if isinstance(fault, BrokenPipeError):
+        return PIPE_CLOSED
+    with suppress(OSError):
+        print_error(f"not all could be written: {fault.strerror}")
+    return ERROR
+
+
+def _told(fault: Exception, out: Out) -> int:
+    if isinstance(fault, OSError) and fault.errno == ENOSPC and fault.filename is None:
+        return unwritten(fault)
+    try:
+        return tell(fault, out)
+    except OSError as unheard:
+        return unwritten(unheard)

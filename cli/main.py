@@ -15,6 +15,7 @@ ROOMS = ("ledger", "projections", "kanban", "cli", "migrations")
 
 def main() -> None:
     """Refuse what cannot work in one line, else run the command line. It ends the process."""
+    _open_what_is_closed()
     refused = _refusal()
     if refused is not None:
         sys.exit(f"ledger: {refused}")
@@ -22,8 +23,7 @@ def main() -> None:
         sys.exit()
     postpone()
     os.environ.setdefault("PYDANTIC_DISABLE_PLUGINS", "__all__")  # they could change what is valid, and take time
-    from cli.app import app, run
-    from cli.errors import PIPE_CLOSED
+    from cli.app import app, run, unwritten
 
     if "_LEDGER_COMPLETE" in os.environ:  # the shell asks what could come next
         app(prog_name="ledger")
@@ -34,10 +34,9 @@ def main() -> None:
     code = run(sys.argv[1:])
     try:
         sys.stdout.flush()
-    except BrokenPipeError:
-        code = PIPE_CLOSED
-    if code == PIPE_CLOSED:  # or the interpreter would complain when it flushes
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as fault:
+        code = code or unwritten(fault)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # the interpreter flushes, too
     give_up()
     sys.exit(code)
 
@@ -64,11 +63,17 @@ def _refusal() -> str | None:
     return shadowed()
 
 
+def _open_what_is_closed() -> None:
+    """Where a standard stream is closed, nobody listens there; but the next file that is opened must not become it."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        if getattr(sys, name) is None:
+            os.dup2(os.open(os.devnull, os.O_RDWR), number)
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
+
+
 def _said(text: str) -> bool:
-    """Whether stdout took *text*; where it did not, the whole program says why."""
+    """Whether stdout took all of *text*, past its buffer; where it did not, the whole program says why."""
     try:
-        sys.stdout.write(text)
-        sys.stdout.flush()
+        return os.write(sys.stdout.fileno(), text.encode()) == len(text)
     except OSError:
         return False
-    return True

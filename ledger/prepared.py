@@ -7,7 +7,7 @@ booleans are 0 and 1 there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection
@@ -36,12 +36,6 @@ class Prepared:
     def run(self, tx: Connection, **values: Any) -> int:
         """How many rows it touched."""
         return self._run(tx, values).rowcount  # type: ignore[no-any-return]
-
-    def each(self, tx: Connection, rows: Iterable[Mapping[str, Any]]) -> None:
-        """Run it once for each of *rows*, whose values have the names of its parameters."""
-        text = self._text or self._compiled(tx)
-        values = [[{**self._fixed, **row}[name] for name in self._order] for row in rows]
-        tx.connection.cursor().executemany(text, values)
 
     def each_in_order(self, tx: Connection, rows: Sequence[Sequence[Any]]) -> None:
         """Run it once for each of *rows*, whose values stand in the order of its placeholders."""

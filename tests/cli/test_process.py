@@ -86,14 +86,39 @@ def test_a_version_that_nobody_can_read():
     nobody, gone = os.pipe()
     os.close(nobody)
     full = os.open("/dev/full", os.O_WRONLY)
+    environ = {
+        name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"
+    }  # it would hide a buffer
     told = [
-        subprocess.run([SCRIPT, "--version"], stdout=out, stderr=subprocess.PIPE, text=True, check=False)
+        subprocess.run([SCRIPT, "--version"], stdout=out, stderr=subprocess.PIPE, env=environ, text=True, check=False)
         for out in (gone, full)
     ]
     os.close(gone)
     os.close(full)
     assert [(ran.returncode, ran.stderr.count("\n")) for ran in told] == [(141, 0), (1, 1)]
     assert "No space left" in told[1].stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_closed_stream_is_nobody_and_never_becomes_a_file(tmp_path, closed):
+    """As under cron or a daemon: no traceback, the same code, and a store that stays whole."""
+    environ = {"LEDGER_HOME": str(tmp_path), "PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    for said in ("init", "create 'A card' --json", "list", "list --json", "show --help", "replay"):
+        command = f"{SCRIPT} {said} {closed}"
+        ran = subprocess.run(command, shell=True, env=environ, capture_output=True, text=True, check=False)
+        assert (ran.returncode, "Traceback" in ran.stderr) == (0, False), (said, ran)
+
+
+@pytest.mark.parametrize("said", ["--version", "list", "list --json", "--help", "sweep --help", "show t_none --json"])
+def test_an_answer_that_a_full_disk_does_not_take_is_one_line_and_code_1(tmp_path, said):
+    """Even where a buffer took it first."""
+    environ = {"LEDGER_HOME": str(tmp_path), "PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    for words in ("init", "create 'A card'"):
+        subprocess.run(f"{SCRIPT} {words}", shell=True, env=environ, capture_output=True, check=True)
+    command = f"{SCRIPT} {said} > /dev/full"
+    ran = subprocess.run(command, shell=True, env=environ, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr.count("\n")) == (1, 1), ran
+    assert "No space left" in ran.stderr
 
 
 GARBAGE = """

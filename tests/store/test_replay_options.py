@@ -8,7 +8,7 @@ from ledger.events import KINDS
 from ledger.recorded import valid
 from projections.compared import SHAPES, Comparison, rows
 from tests import given
-from tests.audits import audit, named, outside
+from tests.audits import audit, mend, named, outside
 
 SKIPPED = "hashes and words were not looked at"
 
@@ -55,6 +55,21 @@ def test_a_strict_reader_reads_words_with_and_without_the_chain(board, chained):
     outside(board, "UPDATE words SET words = '{\"body\":7}' WHERE position = 21")
     assert ("t_a", 21, "§2 shape") in named(audit(board, strict=True, chain=chained))
     assert ("t_a", 21, "§2 shape") not in named(audit(board, chain=chained))
+
+
+def test_a_forged_fact_that_is_no_text_is_digested_all_the_same(board):
+    """RULES §10: a lone surrogate, which no store writes, is read as it stands."""
+    outside(board, "UPDATE events SET facts = replace(facts, '\"builder\"', '\"\\ud800\"') WHERE position = 12")
+    mend(board)
+    found = audit(board)
+    assert ("t_a", 12, "§1") in named(found)
+    assert found.digest != audit(board, until=11).digest
+
+
+def test_a_pause_that_ends_is_legal(board):
+    """RULES §8: `resumed` names a pause that is in force."""
+    board.append(given.resumed("host", "node-9"))
+    assert audit(board).divergences == ()
 
 
 # Shapes
