@@ -28,6 +28,7 @@ def rows(scratch: Path) -> Iterator[Row]:
     questions: dict[str, Callable[[str], Any]] = {
         "first page of 50": lambda _: board.tasks(limit=50),
         "first page of 50, ready": lambda _: board.tasks(limit=50, status="ready"),
+        "first page of 50, blocked": lambda _: board.tasks(limit=50, status="blocked"),
         "the 50 behind a card": lambda card: board.tasks(limit=50, after=card),
         "show": board.show,
         "why": board.why,

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, text
 from ledger.errors import InvalidInput, UnknownTask
 from ledger.prepared import Prepared
 from projections.shown import CARD_COLUMNS, TITLE, labels
-from projections.tables import CLAIMABLE
+from projections.tables import BLOCKED, CLAIMABLE
 
 STATUSES: Final = ("triage", "todo", "scheduled", "ready", "running", "review", "blocked", "done", "archived")
 SORTS: Final[dict[str, tuple[tuple[str, bool], ...]]] = {
@@ -88,10 +88,10 @@ _COLUMNS: Final = {
 _KNOWN: Final = {
     **dict.fromkeys(("scheduled", "review", "ready"), CLAIMABLE),
     "running": "run IS NOT NULL",
-    "blocked": "hold_sticky IN (FALSE, TRUE)",
+    "blocked": BLOCKED,
 }
 """What holds for every card of a status and an index knows. It narrows nothing: the view alone says the status."""
-_FEW: Final = {"running", "blocked"}
+_FEW: Final = {"running"}
 """Statuses whose cards an index has, but in no order."""
 _FILTERS: Final = {
     **{status: f"status = '{status}' AND {_KNOWN.get(status, 'TRUE')}" for status in STATUSES},

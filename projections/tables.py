@@ -90,6 +90,9 @@ CLAIMABLE = (
 _IN_ORDER = (tasks.c.board, tasks.c.priority.desc(), tasks.c.created_at, tasks.c.task)
 Index("tasks_claimable", *_IN_ORDER, sqlite_where=text(CLAIMABLE))
 Index("tasks_in_order", *_IN_ORDER)
+BLOCKED = "NOT archived AND outcome IS NULL AND run IS NULL AND hold_cause IS NOT NULL"
+"""A card that its hold keeps: status `blocked` (RULES §3)."""
+Index("tasks_blocked", *_IN_ORDER, sqlite_where=text(BLOCKED))
 TIMED = f"{CLAIMABLE} AND (scheduled IS NOT NULL OR not_before IS NOT NULL)"
 """A claimable card that a time was set for, be it past or not: few cards of a board."""
 _partial("tasks_timed", tasks, "board", "task", where=TIMED)

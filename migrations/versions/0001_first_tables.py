@@ -71,6 +71,7 @@ STATISTICS = (
     {"tbl": "tasks", "idx": "tasks", "stat": "100000 100000 1"},
     {"tbl": "tasks", "idx": "tasks_in_order", "stat": "100000 100000 10000 2 1"},
     {"tbl": "tasks", "idx": "tasks_claimable", "stat": "1000 1000 100 2 1"},
+    {"tbl": "tasks", "idx": "tasks_blocked", "stat": "1000 1000 100 2 1"},
     {"tbl": "tasks", "idx": "tasks_liftable", "stat": "100000 100000 1000"},
     {"tbl": "tasks", "idx": "tasks_running", "stat": "100 100 1"},
     {"tbl": "tasks", "idx": "tasks_key", "stat": "1000 1000 1"},
@@ -284,6 +285,13 @@ def upgrade() -> None:
         sqlite_where=sa.text(
             "NOT archived AND outcome IS NULL AND run IS NULL AND hold_cause IS NULL AND lane <> 'triage' AND open_parents <= 0"
         ),
+    )
+    op.create_index(
+        "tasks_blocked",
+        "tasks",
+        ["board", sa.text("priority DESC"), "created_at", "task"],
+        unique=False,
+        sqlite_where=sa.text("NOT archived AND outcome IS NULL AND run IS NULL AND hold_cause IS NOT NULL"),
     )
     # after tasks_claimable, for the same reason
     op.create_index(

@@ -562,6 +562,7 @@ IN_ORDER = [
     ({"status": "ready"}, "tasks_claimable"),
     ({"status": "review"}, "tasks_claimable"),
     ({"status": "scheduled"}, "tasks_claimable"),
+    ({"status": "blocked"}, "tasks_blocked"),
     ({"status": "ready", "assignee": "ann", "label": "red", "tenant": "acme"}, "tasks_claimable"),
 ]
 
@@ -601,7 +602,6 @@ def test_a_later_page_that_is_full_looks_no_further(tied):
     ("filters", "index"),
     [
         ({"status": "running"}, "INDEX tasks_running (board=? AND run>?)"),
-        ({"status": "blocked"}, "INDEX tasks_liftable (board=? AND hold_sticky=?)"),
         ({"sort": "created"}, "COVERING INDEX tasks_in_order (board=?)"),
     ],
     ids=str,
