@@ -11,10 +11,14 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Final
 
 from benchmarks.boards import Store, bindings_of, constant, mixed, workers
-from benchmarks.measure import Row, faster, growth, medians, rounds, scaled
+from benchmarks.measure import ROUNDS, Row, faster, growth, medians, rounds, scaled, wall
+from kanban.worker.carrier import Carrier
+from kanban.worker.proof import Live, prove_here
+from ledger.clock import system_clock
 
 if TYPE_CHECKING:
     from benchmarks.peers import Peers
@@ -37,16 +41,41 @@ def rows(scratch: Path) -> Iterator[Row]:
     """Beside an interpreter that does nothing."""
     with workers(20) as pids:
         store = idle_store(scratch, pids)
+        worker = worker_environ(store)
         cases = {
             "pass": lambda: child(sys.executable, "-c", "pass", environ=store.environ),
             "--version": lambda: child(LEDGER, "--version", environ=store.environ),
             "list": lambda: child(LEDGER, "list", environ=store.environ),
             "sweep": lambda: child(LEDGER, "sweep", environ=store.environ),
+            "claim --check": lambda: child(LEDGER, "claim", "--check", environ=worker),
         }
         times = rounds(cases, times=15)
-    for name, target in {"--version": 3, "list": 36, "sweep": 42}.items():
+    yield Row("a proof that a claim holds, warm, in process", "–", list(proofs(worker)), 0.5, False, "ms")
+    for name, target in {"--version": 3, "list": 36, "sweep": 42, "claim --check": 36}.items():
         said = f"whole process: {'idle ' if name == 'sweep' else ''}ledger {name}"
         yield Row(said, "python -c pass", growth(times, name, "pass"), target, False, note=medians(times, name, "pass"))
+
+
+def worker_environ(store: Store) -> dict[str, str]:
+    """The environment of the worker of a card that was just claimed by hand."""
+    board = store.open()
+    granted = board.claim(board.create("Held", assignee="builder").task["id"])
+    carrier = Carrier(store.url, board.name, granted.task, granted.run, granted.lock)
+    store.close()
+    return store.environ | carrier.as_environment()
+
+
+def proofs(environ: dict[str, str]) -> Iterator[float]:
+    """Milliseconds on the wall of one proof, the caller's identity read anew each time: the median of each round."""
+    for turn in range(-1, ROUNDS):
+        taken = []
+        for _ in range(100):
+            begun = wall()
+            _, proof = prove_here(environ, system_clock())
+            taken.append(wall() - begun)
+            assert isinstance(proof, Live), proof
+        if turn >= 0:
+            yield median(taken) * 1e3
 
 
 def idle_store(scratch: Path, pids: list[int]) -> Store:
