@@ -90,6 +90,7 @@ def test_every_kind_is_valid_as_it_is_stored(kind):
     "columns",
     [
         {"facts_text": '{"usage":null', "words_text": '"note":"x"}'},  # two halves of one object
+        {"facts_text": '{"usage":null,"note":"a', "words_text": '{b"}'},
         {"words_text": '["note":"x"]'},
         {"words_text": '{"note":7}'},
         {"words_text": '{"note":"x"} {}'},
