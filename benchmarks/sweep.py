@@ -113,15 +113,16 @@ class Dying:
         self.store = store
         store.staff(max_running=DEAD)
         self.board: Board = store.open()
-        self.pids = dead_pids()
+        self.dead = dead()
+        self.pids = [process.pid for process in self.dead]
 
     def prepared(self) -> None:
         """Fifty claimed, bound, dead."""
         cards = [str(self.board.create("Mend a parser", assignee="builder").task["id"]) for _ in self.pids]
         host = self.board.host
         with at_desk(self.board.engine, "default", self.board.clock) as desk:
-            for card, pid in zip(cards, self.pids, strict=True):
-                drafts = claimed(1, here(self.store.home, pid, 1))
+            for card, process in zip(cards, self.dead, strict=True):
+                drafts = claimed(1, here(self.store.home, process.pid, process.start_tick))
                 desk.write(Decision(tuple(draft._replace(task=card, actor=ADA) for draft in drafts)))
         for card in cards:
             folder = make_private(run_folder(self.store.home, "default", card, 1))
@@ -150,10 +151,11 @@ class Dying:
         return sum(statement.upper().startswith("BEGIN IMMEDIATE") for statement in said)
 
 
-def dead_pids() -> list[int]:
-    """Numbers of processes that were and are no more."""
+def dead() -> list[Process]:
+    """Processes that were and are no more, as they were seen before that."""
     ended = [subprocess.Popen(["true"]) for _ in range(DEAD)]
-    return [process.pid for process in ended if process.wait() == 0]
+    seen = ProcessTable.snapshot(process.pid for process in ended).processes
+    return [seen[process.pid] for process in ended if process.wait() == 0]
 
 
 def beside_peers(scratch: Path, peers: Peers) -> Iterator[Row]:

@@ -75,9 +75,12 @@ def seen_gone(tx: Connection, board: str, task: str | None, host: Host) -> froze
     return frozenset(each.key for each in spawned if not table.members(each.group, host))
 
 
-def claim_by_hand(desk: Desk, ask: HandClaim, actor: Actor, host: Host, gone: frozenset[Key]) -> Granted:
-    """Open a run for the caller. Raises `Taken`, `NotClaimable`, `Paused`, `NothingToDo`; one transaction."""
-    ending = _ending_cards(desk, ask.task, host, gone)
+def claim_by_hand(desk: Desk, ask: HandClaim, actor: Actor, host: Host, gone: frozenset[Key] | None) -> Granted:
+    """Open a run for the caller. Raises `Taken`, `NotClaimable`, `Paused`, `NothingToDo`; one transaction.
+
+    *gone* is what `seen_gone` saw, or none where in this very transaction nothing `may_linger`.
+    """
+    ending = frozenset() if gone is None else _ending_cards(desk, ask.task, host, gone)
     if ask.task is not None:
         return _claim(desk, known(desk, ask.task), ask, (actor, host), ending)
     refused: Paused | None = None

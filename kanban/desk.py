@@ -6,7 +6,7 @@ lock takes part in one.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
@@ -30,6 +30,7 @@ from projections.task import Task
 if TYPE_CHECKING:
     from kanban.commands import Decision
 
+_SETTLING = frozenset({"completed", "reopened"})
 _TRIES = 3
 _LATEST = 250_246_800_000 * SECOND  # about the year 9900
 
@@ -83,6 +84,11 @@ class Desk:
         self._tasks.clear()
         self._runs.clear()
 
+    def know(self, runs: Iterable[Run]) -> None:
+        """Take *runs*, read whole in this transaction, as they are stored."""
+        for run in runs:
+            self._runs.setdefault(run.task, {})[run.run] = run
+
     def run(self, task: str, run: int) -> Run | None:
         """The folded run."""
         known = self._runs.setdefault(task, {})
@@ -133,9 +139,11 @@ class Desk:
         appended = append(self.tx, self.board, drafts, expected=known, at=self._now, command_id=command_id)
         runs = self._runs.get(task, {})
         moved = apply(self.tx, self.board, appended, before=self._tasks.get(task), runs=runs)
-        settings = self._settings if task else None  # only the board's own stream moves them
-        self.forget()
-        self._settings, self._position = settings, appended[-1].position
+        self._position = appended[-1].position
+        if task == "":
+            self._settings = None
+        if any(event.kind in _SETTLING for event in appended):  # the cards that wait for it have moved
+            self._tasks.clear()
         if moved is not None:
             self._tasks[task], self._runs[task] = moved, runs
         for event in appended:

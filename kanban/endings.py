@@ -28,12 +28,11 @@ def ending(view: View, run: Run, first: Event, actor: Actor) -> tuple[list[Draft
     policy = view.settings.policy
     drafts = [Draft.of(run.task, first, actor)]
     after = ahead(before, drafts, view.now)
-    rules = system(actor)
     if drafts[0].kind == "exited" and drafts[0].outcome == Outcome.CLEAN:
-        drafts.append(Draft.of(run.task, _violation(view, run, after), rules))
+        drafts.append(Draft.of(run.task, _violation(view, run, after), system(actor)))
     budget = tripped(before, after, policy, ended_by=drafts[0].kind)
     if budget is not None:
-        drafts.append(Draft.of(run.task, blocked_by(budget), rules))
+        drafts.append(Draft.of(run.task, blocked_by(budget), system(actor)))
     return _grant(view, run, before, drafts)
 
 

@@ -25,17 +25,17 @@ _LONGEST_INSTANT: Final = 20  # digits; more is no instant
 
 def run_folder(home: Path, board: str, task: str, run: int) -> Path:
     """The folder of one run: log, exit record, prompt and the other files of DESIGN §4."""
-    return _board_folder(home, board) / "runs" / plain(task, "task") / str(run)
+    return home.joinpath("boards", plain(board, "board"), "runs", plain(task, "task"), str(run))
 
 
 def scratch_folder(home: Path, board: str, task: str) -> Path:
     """The card's own workspace, kept over all its runs."""
-    return _board_folder(home, board) / "scratch" / plain(task, "task")
+    return home.joinpath("boards", plain(board, "board"), "scratch", plain(task, "task"))
 
 
 def worktree_folder(home: Path, board: str, task: str) -> Path:
     """The card's own git worktree, kept over all its runs."""
-    return home / "worktrees" / plain(board, "board") / plain(task, "task")
+    return home.joinpath("worktrees", plain(board, "board"), plain(task, "task"))
 
 
 def plain(name: str, field: str) -> str:
@@ -114,10 +114,6 @@ def replace(path: Path, data: bytes) -> None:
         os.fsync(folder)
     finally:
         os.close(folder)
-
-
-def _board_folder(home: Path, board: str) -> Path:
-    return home / "boards" / plain(board, "board")
 
 
 def _draft(path: Path, data: bytes) -> Path:

@@ -30,15 +30,12 @@ def see(board: str, run: Run, host: Host, home: Path, table: ProcessTable) -> Se
     if presence is Presence.ALIVE and members and run.open and not run.stops:  # nobody can have begun to end it
         return Seen(presence, members)
     folder = run_folder(home, board, run.task, run.run)
-    since = read_ending(folder)
     if members:
-        return Seen(presence, members, since)
+        return Seen(presence, members, read_ending(folder))
     evidence = read_evidence(folder, run.run, owned_of(run))
     return Seen(
         presence,
-        members,
-        since,
-        evidence,
+        evidence=evidence,
         quota=wants_quota(evidence, run.quota),
         summary=summary_of(folder, evidence, run.result),
     )

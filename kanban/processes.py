@@ -114,16 +114,21 @@ class ProcessTable:
             return False
         return True
 
-    def escaped(self, board: str, groups: Mapping[tuple[str, int], int]) -> dict[tuple[str, int], tuple[int, ...]]:
+    def escaped(
+        self, board: str, groups: Mapping[tuple[str, int], int], *, since: int = 0
+    ) -> dict[tuple[str, int], tuple[int, ...]]:
         """Live pids that carry a run's environment but left its group: for naming, never for signals (RULES §7.7).
 
-        *groups*: card and number of each run of *board* to look for, and its group. Every environment is read once.
+        *groups*: card and number of each run of *board* to look for, and its group. *since*: the start tick of the
+        first of them, for what is older than all of them is of none. Every other environment is read once.
         Best effort: a process may have cleaned its environment, and another user's cannot be read.
         """
         wanted = {(board.encode(), task.encode(), str(run).encode()): (task, run) for task, run in groups}
         found: dict[tuple[str, int], tuple[int, ...]] = {}
         for process in self.processes.values():
-            run = None if process.dead else wanted.get(_claim(_environment(process.pid)))
+            if process.dead or process.start_tick < since:
+                continue
+            run = wanted.get(_claim(_environment(process.pid)))
             if run is not None and not process.group == process.session == groups[run]:
                 found[run] = (*found.get(run, ()), process.pid)
         return found

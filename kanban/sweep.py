@@ -93,6 +93,7 @@ class Sweeper:
             return
         with at_desk(self.shop.engine, self.shop.board, self.shop.clock) as desk:
             watch = self._watch(desk)
+            desk.know(watched.run for watched in watch.open)
             steps = self._settle(tick, desk, watch, seen)
             failed: set[str] = set()
             for step in steps:
@@ -212,11 +213,11 @@ class Sweeper:
         """Whether a tick on this snapshot would write nothing: then no write transaction is opened, and all is told."""
         with looking(self.shop.engine, self.shop.board, self.shop.clock) as desk:
             watch = self._watch(desk)
-            steps = self._settle(tick, desk, watch, seen)
+            if self._settle(tick, desk, watch, seen):
+                return False
             admission = self._admit(desk, self._candidates(tick, desk), watch, seen, most)
             if (
-                steps
-                or tick.errors
+                tick.errors
                 or admission.starts
                 or held_changes(desk, admission)
                 or stamp_is_due(desk, self.shop.host.id, tick)
@@ -282,9 +283,11 @@ class Sweeper:
 
     def _name_escaped(self, tick: Tick, steps: Iterable[Step]) -> None:
         """Name what left the group of a run that is signalled or over: it is never signalled itself."""
-        runs = [step.run for step in steps if isinstance(step, Book | Forget | Signal) and step.run.by == "spawn"]
-        groups = {(run.task, run.run): run.group.group for run in runs if run.group is not None}
-        escaped = ProcessTable.snapshot().escaped(self.shop.board, groups) if groups else {}
+        runs = (step.run for step in steps if isinstance(step, Book | Forget | Signal) and step.run.by == "spawn")
+        bound = {(run.task, run.run): run.group for run in runs if run.group is not None}
+        groups = {key: binding.group for key, binding in bound.items()}
+        first = min((binding.start_tick for binding in bound.values()), default=0)
+        escaped = ProcessTable.snapshot().escaped(self.shop.board, groups, since=first) if groups else {}
         for (task, _), pids in sorted(escaped.items()):
             tick.notes.append(f"{task}: left its group, not signalled: {', '.join(map(str, pids))}")
 

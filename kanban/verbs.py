@@ -222,7 +222,7 @@ class Verbs(Questions):
         granted = None
         with at_desk(self.engine, self.name, self.clock) as desk:
             if not may_linger(desk.tx, self.name, task, self.host):
-                granted = self._grant(desk, ask, frozenset())
+                granted = self._grant(desk, ask, None)
         if granted is None:  # nobody looks at processes while others wait for the board
             with reading(self.engine) as tx:
                 gone = seen_gone(tx, self.name, task, self.host)
@@ -231,7 +231,7 @@ class Verbs(Questions):
         reach("after-verb-commit")
         return granted
 
-    def _grant(self, desk: Desk, ask: HandClaim, gone: frozenset[Key]) -> Granted:
+    def _grant(self, desk: Desk, ask: HandClaim, gone: frozenset[Key] | None) -> Granted:
         from kanban.claims import claim_by_hand
 
         granted = claim_by_hand(desk, ask, self.actor, self.host, gone)

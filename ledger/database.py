@@ -94,7 +94,7 @@ def connect(url: str, *, create: bool = False) -> Engine:
 @contextmanager
 def reading(engine: Engine) -> Iterator[Connection]:
     """One snapshot of the store, for reading only."""
-    with _translated(), connection(engine) as tx, tx.execution_options(immediate=False).begin():
+    with _TRANSLATED, connection(engine) as tx, _meant(tx, immediate=False).begin():
         yield tx
 
 
@@ -102,12 +102,18 @@ def reading(engine: Engine) -> Iterator[Connection]:
 def writing(engine: Engine) -> Iterator[Connection]:
     """The right to write: one writer at a time, committed at the end, rolled back on any exception."""
     with (
-        _translated(),
+        _TRANSLATED,
         gate(_gate_of(str(engine.url.database)), timeout=BUSY_TIMEOUT),
         connection(engine) as tx,
-        tx.execution_options(immediate=True).begin(),
+        _meant(tx, immediate=True).begin(),
     ):
         yield tx
+
+
+def _meant(tx: Connection, *, immediate: bool) -> Connection:
+    """*tx*, about to begin as a writer or as a reader; mostly it was the same before."""
+    known = tx.get_execution_options().get("immediate")
+    return tx if known is immediate else tx.execution_options(immediate=immediate)
 
 
 @lru_cache(maxsize=64)
@@ -139,16 +145,25 @@ def hold_board(tx: Connection, board: str) -> None:
     """Take the board's lock. On SQLite the transaction itself is that lock already."""
 
 
-@contextmanager
-def _translated() -> Iterator[None]:
-    try:
-        yield
-    except DBAPIError as fault:
-        raise _translate(fault, str(fault.orig)) from fault
-    except UnicodeDecodeError as fault:  # the driver's: in a text, or in what SQLite itself says of a broken schema
-        raise StoreDamaged(f"the store is damaged: {fault}", remedy="stop all writers and restore a copy") from fault
-    except _driver.Error as fault:  # from the driver's own cursor: `ledger.prepared`
-        raise _translate(fault, str(fault)) from fault
+class _Translated:
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, _kind: object, fault: BaseException | None, _trace: object) -> None:
+        match fault:
+            case None:
+                return
+            case DBAPIError():
+                raise _translate(fault, str(fault.orig)) from fault
+            case UnicodeDecodeError():  # the driver's: in a text, or in what SQLite itself says of a broken schema
+                raise StoreDamaged(
+                    f"the store is damaged: {fault}", remedy="stop all writers and restore a copy"
+                ) from fault
+            case _driver.Error():  # from the driver's own cursor: `ledger.prepared`
+                raise _translate(fault, str(fault)) from fault
+
+
+_TRANSLATED: Final = _Translated()
 
 
 def _of_store(fault: BaseException) -> StoreFault | None:

@@ -88,7 +88,7 @@ class Draft(NamedTuple):
         run = fields.pop("run", None)
         outcome = fields.pop("outcome", None)
         words = {name: fields.pop(name) for name in words_of(kind)}
-        facts_text, words_text = _dump(fields), _dump(words)
+        facts_text, words_text = _dump(fields), _dump(words) if words else "{}"
         _refuse_bad_text(event, facts_text + words_text)
         _refuse_bad_names(task, actor)
         return cls(task, kind, run, outcome, facts_text, words_text, actor)

@@ -31,6 +31,7 @@ boards = Table(
     Column("head_position", BigInteger, nullable=False),
     Column("head_at", BigInteger, nullable=False),
     Column("head_hash", LargeBinary, nullable=False),
+    sqlite_with_rowid=False,
 )
 
 events = Table(

@@ -22,7 +22,7 @@ from projections.rows import (
     run_changes,
     run_of,
     run_row,
-    settings_from,
+    settings_of,
     settings_row,
     task_changes,
     task_of,
@@ -41,7 +41,7 @@ PROJECTIONS: tuple[Table, ...] = (TASKS, RUNS, LINKS, SETTINGS)
 def load_settings(tx: Connection, board: str) -> Settings:
     """The board's own folded state."""
     row = _SETTINGS.one(tx, board=board)
-    return NEW_BOARD if row is None else settings_from(dict(zip(SETTINGS_COLUMNS, row, strict=True)))
+    return NEW_BOARD if row is None else settings_of(row)
 
 
 def load_task(tx: Connection, board: str, task: str) -> Task | None:

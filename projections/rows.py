@@ -29,6 +29,7 @@ _AFTER_STATE: Final = _AFTER_CARD + len(_STATE)
 _LABELS: Final = Card._fields.index("labels")
 _UNTIL_HOLD: Final = _STATE.index("not_before")
 _QUOTA, _STOPS, _GROUP, _TURNS = (Run._fields.index(name) for name in ("quota", "stops", "group", "turns"))
+_POLICY, _PAUSES = (Settings._fields.index(name) for name in ("policy", "pauses"))
 
 _json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
@@ -100,22 +101,18 @@ def settings_row(settings: Settings) -> dict[str, Any]:
     return row
 
 
-def settings_from(row: Mapping[str, Any]) -> Settings:
-    """The folded settings behind a stored *row*."""
-    values = {name: row[name] for name in SETTINGS_COLUMNS}
-    values["policy"] = _policy(row["policy"])
-    values["pauses"] = tuple(Pause(*pause) for pause in _tuple(row["pauses"]))
-    return Settings(**values)
+@lru_cache(maxsize=64)
+def settings_of(values: tuple[Any, ...]) -> Settings:
+    """The folded settings behind the stored *values* of `SETTINGS_COLUMNS`: every command reads the same ones."""
+    found = list(values)
+    found[_POLICY] = Policy(**json.loads(found[_POLICY]))
+    found[_PAUSES] = tuple(Pause(*pause) for pause in _tuple(found[_PAUSES]))
+    return Settings._make(found)
 
 
 @lru_cache(maxsize=1_024)
 def _binding(text: str) -> Binding:
     return Binding(*json.loads(text))
-
-
-@lru_cache(maxsize=64)
-def _policy(text: str) -> Policy:
-    return Policy(**json.loads(text))
 
 
 def _changes(before: Any, after: Any) -> dict[str, Any]:
@@ -141,7 +138,7 @@ def _hold_of(cause: str | None, kind: str | None, sticky: Any, *more: Any) -> Ho
 def _run_row(run: dict[str, Any]) -> dict[str, Any]:
     for name in ("quota", "stops", "group", "turns"):
         if run.get(name) is not None:
-            run[name] = _json(run[name])
+            run[name] = _json(run[name]) if run[name] else "[]"  # nearly all are empty
     return run
 
 

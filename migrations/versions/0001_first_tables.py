@@ -93,6 +93,7 @@ def upgrade() -> None:
         sa.Column("head_at", sa.BigInteger(), nullable=False),
         sa.Column("head_hash", sa.LargeBinary(), nullable=False),
         sa.PrimaryKeyConstraint("board"),
+        sqlite_with_rowid=False,
     )
     op.create_table(
         "events",

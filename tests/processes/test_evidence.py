@@ -340,6 +340,29 @@ def test_a_secret_is_redacted_before_the_cut(of_log):
     assert "a" not in found.last_words.replace("[redacted]", "")
 
 
+@pytest.mark.parametrize(
+    ("begins", "goes_on", "ends"),
+    [
+        ("Bearer\n\n", "a1", ""),
+        ("authorization: \nBASIC\n", "a1", ""),
+        ("token\n = \n", "a1", ""),
+        ("token", " \n", "= abcdefgh"),
+        ("password:\n\n", "a1", ""),
+        ("-----BEGIN PRIVATE KEY-----\n", "MIIE\n", "-----END PRIVATE KEY-----"),
+        ("-----BEGIN PRIVATE KEY-----\n", "MIIE, \n", ""),
+        ("", "MIIE\n", "-----END PRIVATE KEY-----"),
+        ("sk-", "a1", ""),
+        ("https://ada:", "x", "@host"),
+    ],
+)
+def test_a_secret_is_redacted_wherever_it_begins(of_log, begins, goes_on, ends):
+    """RULES §2: however far before the end, and over however many lines: no part of it is left."""
+    secret = begins + (goes_on * 600)[:600] + ends
+    for away in range(0, 400, 3):
+        log = "a line.\n" * 200 + secret + "\n" + ("more. " * 100)[:away]
+        assert of_log(log).last_words == redact(log).strip()[-400:].strip(), away
+
+
 def test_redaction_stays_fast_on_hostile_output(of_log):
     """RULES §7: a worker's output cannot hold the sweep up."""
     began = time.perf_counter()

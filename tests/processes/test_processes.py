@@ -299,6 +299,18 @@ def test_who_escaped_is_told_from_one_look_at_each_environment(start, monkeypatc
     assert len(read) == len(set(read))
 
 
+def test_no_environment_is_read_that_is_older_than_every_run(start, monkeypatch):
+    """RULES §7.7: what carries a run's environment was started by it: what is older than it is passed over."""
+    leader = start("sleep", "60", env={**os.environ, **RUN})
+    until(lambda: name_of(leader.pid) == "sleep")
+    read, look = set(), processes._environment
+    monkeypatch.setattr(processes, "_environment", lambda pid: read.add(pid) or look(pid))
+    seen, tick = ProcessTable.snapshot(), start_tick(leader.pid)
+    assert seen.escaped(BOARD, {("t_1", 3): 0}, since=tick) == {("t_1", 3): (leader.pid,)}
+    assert 1 not in read
+    assert seen.escaped(BOARD, {("t_1", 3): 0}, since=tick + 1) == {}
+
+
 def test_while_every_leader_lives_nobody_else_is_looked_at(start, monkeypatch):
     """DESIGN §8: a tick on which nothing happens reads what is bound, not all of `/proc`."""
     leaders = [start("sleep", "60") for _ in range(3)]

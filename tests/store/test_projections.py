@@ -25,7 +25,7 @@ from projections.rows import (
     run_changes,
     run_from,
     run_row,
-    settings_from,
+    settings_of,
     settings_row,
     task_changes,
     task_from,
@@ -466,7 +466,7 @@ def test_an_event_writes_the_columns_that_it_moves_and_no_others(store):
 @drawn(st.from_type(Settings))
 def test_settings_survive_their_row(board):
     """Loading a row *is* loading the fold."""
-    assert settings_from(settings_row(board)) == board
+    assert settings_of(tuple(settings_row(board).values())) == board
 
 
 @pytest.mark.parametrize(
