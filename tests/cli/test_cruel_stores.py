@@ -284,7 +284,9 @@ def stored(path):
     """All values of *path*, read past every index; none where SQLite cannot read it."""
     raw = sqlite_module().connect(f"file:{path}?mode=ro&immutable=1", uri=True)
     try:
+        raw.text_factory = bytes  # a broken text of the schema is no broken value
         schema = raw.execute("SELECT type, name, tbl_name, sql FROM sqlite_master ORDER BY name").fetchall()
+        raw.text_factory = str
         rows = {table: sorted(map(repr, raw.execute(f"SELECT * FROM {table} NOT INDEXED"))) for table in TABLES}
         return rows | {"schema": schema}
     except (sqlite_module().Error, UnicodeDecodeError):
