@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from cli.wiring import call_of, verb
+from cli.wiring import call_of, usage, verb
 
 app = typer.Typer()
 MOST_AT_ONCE: Final = 256
@@ -43,5 +43,9 @@ def owner(
     operators_only(call.environ, "owner")
     call.tell(call.strangers(assignee))
     logging.basicConfig(format="%(message)s")
-    judging = None if judge is None else judge_of(shlex.split(judge), own_environment(call.environ))
+    try:
+        words = None if judge is None else shlex.split(judge)
+    except ValueError as fault:
+        raise usage(f"--judge: {fault}") from None
+    judging = None if words is None else judge_of(words, own_environment(call.environ))
     Owner(command, assignee=assignee, home=call.address.home, at_once=at_once, judge=judging).serve()

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -47,7 +50,8 @@ def run(
         raise usage("the command after -- names no program")
 
     def begun(card: str, number: int, log: Path) -> None:
-        call.out.note(f"{card} run {number}: its log is {log}")
+        with _unheard():
+            call.out.note(f"{card} run {number}: its log is {log}")
 
     attended = attend(call.board, Ask(task, assignee, tuple(command or ())), begun)
     _tell(call, attended)
@@ -80,6 +84,8 @@ def client(ctx: typer.Context, *, assignee: Owned, wait: Patience = None) -> Non
         reply = work(claim, assignee, home_here(worker), os.environ, _patience(wait))
         code, resets_at = reply.code, reply.resets_at
         call.out.line(reply.text or "")
+        if reply.error is not None:
+            call.out.note(reply.error)
     except OwnerAbsent as fault:
         code = COME_BACK
         tell(fault, call.out)
@@ -108,6 +114,8 @@ def ask(
         call.out.answer({"text": reply.text, "session_id": reply.session, "code": reply.code, "result": reply.result})
     else:
         call.out.line(reply.text or "")
+        if reply.error is not None:
+            print_error(reply.error)
         call.out.note(f"session_id: {reply.session}")
     raise typer.Exit(reply.code)
 
@@ -137,10 +145,22 @@ def _tell(call: Call, ended: Attended) -> None:
         return
     shown = f"{ended.run.task} run {ended.run.run}"
     if ended.lost:
-        print_error(f"{shown} no longer held the claim: its processes were ended", f"ledger show {ended.run.task}")
+        with _unheard():
+            print_error(f"{shown} no longer held the claim: its processes were ended", f"ledger show {ended.run.task}")
     else:
         call.out.done(f"{shown}: {_booked(ended)}")
-    call.tell(ended.notes)
+    with _unheard():
+        call.tell(ended.notes)
+
+
+@contextmanager
+def _unheard() -> Iterator[None]:
+    """For words on stderr: where that does not take them, nobody hears this or what follows, and no code changes."""
+    try:
+        yield
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):  # the interpreter flushes what is left, too
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stderr.fileno())
 
 
 def _booked(ended: Attended) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,8 +32,16 @@ def address_of(
 ) -> Address:
     """What flags (none: not given), `LEDGER_*` and files mean. Opens nothing. Raises `ConfigFault`, `InvalidText`."""
     home = home_of(environ)
-    loaded = load(config, environ, cwd or Path.cwd(), home, flags={"board": name, "database": url, "actor": actor})
+    loaded = load(config, environ, cwd or _here(), home, flags={"board": name, "database": url, "actor": actor})
     chosen = loaded.config
     for field in ("board", "database", "actor"):
         check_text(field, getattr(chosen, field) or "")
     return Address(home, loaded, chosen.database or f"sqlite:///{home}/ledger.db", chosen.board or "default")
+
+
+def _here() -> Path:
+    """The working folder; where that was removed, a path on which nothing is found."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path(os.devnull)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -54,6 +55,7 @@ _CODES: Final[dict[str | None, int]] = {
     Outcome.SPAWN_FAILED: CONFIGURATION,
     Outcome.INTERRUPTED: INTERRUPTED,
 }
+_UNJUDGED: Final = "the card has a goal and no judge looks at this command: exit 0 alone does not close it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +99,12 @@ def attend(board: Board, ask: Ask, begun: Callable[[str, int, Path], None]) -> A
         claim = _claimed(sweeper, ask, board.actor, ears)
         attendant = Attendant.of(sweeper, claim, board.actor)
         fault = start(sweeper.shop, [claim], attendant.children, board.actor)[0].fault
-        begun(claim.task.id, claim.run, attendant.folder / LOG)
+        with suppress(OSError, ValueError):  # a caller that cannot say it waits all the same
+            begun(claim.task.id, claim.run, attendant.folder / LOG)
         if fault is not None:
             attendant.told.notes.append(fault)
+        if ask.command and _closes_unjudged(sweeper.workers.get(claim.worker.name, claim.worker), claim.task):
+            attendant.told.notes.append(_UNJUDGED)
         return attendant.wait(ears)
 
 
@@ -133,7 +138,15 @@ def _hired(sweeper: Sweeper, ask: Ask, task: Task, name: str) -> Assignee:
         return Assignee.model_construct(name=name, command=ask.command)
     if not ask.command:
         return configured
-    return configured.model_copy(update={"command": ask.command, "resume": (), "retry": (), "judge": ()})
+    own: dict[str, object] = {"command": ask.command, "resume": (), "retry": (), "judge": ()}
+    if _closes_unjudged(configured, task):
+        own["on_success"] = "violation"
+    return configured.model_copy(update=own)
+
+
+def _closes_unjudged(worker: Assignee, task: Task) -> bool:
+    """Whether exit 0 of another command, which no judge looks at, would close a goal."""
+    return worker.on_success == "complete" and task.card.goal_max_turns is not None and task.lane == "work"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -190,15 +203,22 @@ class Attendant(Sweeper):
             self.lost = self.lost or (self.run.ended_by == "exited" and bool(seen.members))
             return self._ended(seen) if self.lost else self._settled(seen)
         except StoreBusy:
+            self._send(ears)
             return False
         except StoreFault as fault:
             seen = self._see()
             if not seen.members and not self.lost:
-                raise
+                raise self._unbooked(fault) from fault
             self._note(f"the store could not be asked whether the run goes on: {fault}")
             self._send(ears)
             self.lost = self.lost or self.shop.clock() > self.lease.until
             return self._ended(seen) if self.lost else False
+
+    def _unbooked(self, fault: StoreFault) -> StoreFault:
+        """The fault of a store that hears of the run's end no more; nobody is to found another one."""
+        ended = f"{self.run.task} run {self.run.run} has ended{' and is not booked' if self.run.open else ''}"
+        remedy = "bring the store back, then ledger sweep"
+        return StoreFault(f"{ended}: {fault.message}", task=self.run.task, remedy=remedy)
 
     def _note(self, what: str) -> None:
         """Tell it at the end, once however often it is met."""

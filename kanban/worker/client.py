@@ -21,7 +21,7 @@ from kanban.folders import run_folder
 from kanban.hosts import this_host
 from kanban.worker.carrier import VARIABLES, Carrier
 from kanban.worker.exits import FAILED
-from kanban.worker.frame import variables_of
+from kanban.worker.frame import read_json, variables_of
 from kanban.worker.place import folder_of, knock
 from ledger.errors import InvalidInput, LedgerError
 from ledger.ids import lock_hash
@@ -30,7 +30,7 @@ PATIENCE: Final = 180.0
 """Seconds that an owner is waited for that starts, drains, or cannot take a turn now."""
 _STEP: Final = 0.5  # seconds between two tries to find one
 _HELD: Final = 20  # seconds that an owner may hold back its answer about a receipt
-_TIMEOUT: Final = 60.0  # seconds for one request
+_TIMEOUT: Final = 120.0  # seconds for one request: more than an admission waits for a store that is busy
 _READS: Final = 3  # how often a receipt that could not be read is read again
 _TAKEN, _KNOWN, _NOT_NOW = 202, 200, 503
 _LOST: Final = (OSError, http.client.HTTPException, ValueError)
@@ -56,7 +56,8 @@ class ReceiptUnknown(LedgerError):
 class Reply:
     """What became of a submission: the code to exit with, and what the agent said.
 
-    *session* is the agent's name of the conversation, else the receipt's; *resets_at* is in seconds since 1970.
+    *error* is why it failed, where it said nothing else. *session* is the agent's name of the conversation, else the
+    receipt's; *resets_at* is in seconds since 1970.
     """
 
     code: int
@@ -64,6 +65,7 @@ class Reply:
     resets_at: float | None = None
     session: str | None = None
     result: Mapping[str, Any] | None = None
+    error: str | None = None
 
 
 def work(claim: Carrier, assignee: str, home: Path, environ: MutableMapping[str, str], patience: float) -> Reply:
@@ -87,7 +89,7 @@ def work(claim: Carrier, assignee: str, home: Path, environ: MutableMapping[str,
             f"{claim.task} run {claim.run}: its owner is gone, or left it without a result", task=claim.task
         )
     resets_at = wrote.get("resets_at")
-    return Reply(wrote["code"], receipt.get("reply", wrote.get("reply")), resets_at)
+    return Reply(wrote["code"], receipt.get("reply", wrote.get("reply")), resets_at, error=receipt.get("error"))
 
 
 def ask(text: str, assignee: str, home: Path, patience: float) -> Reply:
@@ -101,6 +103,7 @@ def ask(text: str, assignee: str, home: Path, patience: float) -> Reply:
         receipt.get("reply"),
         session=session if isinstance(session, str) else receipt["id"],
         result=result,
+        error=receipt.get("error"),
     )
 
 
@@ -187,7 +190,7 @@ class Line:
         assert self._connection is not None
         self._connection.request(method, path, body, {"Content-Type": "application/json"})
         answer = self._connection.getresponse()
-        said = json.loads(answer.read())
+        said = read_json(answer.read())
         return answer.status, said
 
     def _hang_up(self) -> None:

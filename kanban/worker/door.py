@@ -26,7 +26,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from kanban.processes import start_tick
 from kanban.refusals import Forbidden
 from kanban.worker.admitting import NotNow
-from kanban.worker.frame import Frame
+from kanban.worker.frame import Frame, read_json
 from kanban.worker.place import DOOR, listening
 from kanban.worker.submissions import Client, Submission
 from ledger.errors import InvalidInput, LedgerError, StoreBusy
@@ -68,6 +68,7 @@ def peer_of(connection: socket.socket) -> tuple[int, int, int]:
 @contextmanager
 def open_door(owner: Owner, folder: Path) -> Iterator[None]:
     """Serve *owner* at the door in *folder*, from a thread of its own, until the end of the block."""
+    logging.getLogger("uvicorn.error").addFilter(_is_news)
     with listening(folder) as door:
         server = uvicorn.Server(
             uvicorn.Config(
@@ -91,6 +92,11 @@ def open_door(owner: Owner, folder: Path) -> Iterator[None]:
             time.sleep(_LINGER)
             server.should_exit = True
             thread.join(_PATIENCE)
+
+
+def _is_news(record: logging.LogRecord) -> bool:
+    """Not that an answer was given up: only an owner that ends at once does that, and it says so itself."""
+    return record.exc_info is None or not isinstance(record.exc_info[1], asyncio.CancelledError)
 
 
 def app_of(owner: Owner) -> Starlette:
@@ -156,5 +162,11 @@ def _refused(status: int, fault: LedgerError) -> Response:
 
 
 def _answer(status: int, said: dict[str, Any]) -> Response:
-    """*said* as JSON in ASCII, for an agent may have said what no other encoding can; what is no JSON as its text."""
-    return Response(json.dumps(said, default=str), status, media_type="application/json")
+    """*said* as JSON in ASCII, for an agent may have said what no other encoding can; what is no JSON as its text.
+
+    A number that is none is null.
+    """
+    text = json.dumps(said, default=str)
+    if "NaN" in text or "Infinity" in text:
+        text = json.dumps(read_json(text.encode()))
+    return Response(text, status, media_type="application/json")

@@ -48,13 +48,16 @@ class Worker:
 
     @property
     def workspace(self) -> Path:
-        """The folder to work in."""
-        return Path(self._environ["LEDGER_WORKSPACE"])
+        """The folder to work in. Raises `InvalidInput` where none was prepared, as after a claim by hand."""
+        return self._path("LEDGER_WORKSPACE")
 
     @property
     def prompt(self) -> str:
-        """What to do: the card, its parents' results, earlier runs, comments and the closing contract."""
-        return Path(self._environ["LEDGER_PROMPT"]).read_text(encoding="utf-8")
+        """What to do: the card, its parents' results, earlier runs, comments and the closing contract.
+
+        What is not UTF-8 is replaced. Raises `InvalidInput` where no prompt was written, as after a claim by hand.
+        """
+        return self._path("LEDGER_PROMPT").read_text(encoding="utf-8", errors="replace")
 
     def proof(self) -> Proof:
         """Whether the claim holds now; read-only, and nothing is raised."""
@@ -123,6 +126,14 @@ class Worker:
         """Renew the lease. Raises `LostClaim` once the run is over: stop working then."""
         with self._board() as board:
             return board.heartbeat(self.task).task
+
+    def _path(self, variable: str) -> Path:
+        path = self._environ.get(variable, "")
+        if not path.strip():
+            from ledger.errors import InvalidInput
+
+            raise InvalidInput(f"{variable} is not set", task=self.task, remedy=f"set {variable} to a path")
+        return Path(path)
 
     def _board(self) -> Board:
         from kanban.board import Board

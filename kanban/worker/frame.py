@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from threading import Event
@@ -45,9 +47,19 @@ Agent = Callable[[str, Frame], object]
 """Takes one turn on a text, in the conversation of that frame, and answers what `result_of` understands."""
 
 
+def read_json(data: bytes) -> Any:
+    """The JSON value in *data*, with null for every number that is none or too large. Raises ValueError."""
+    return json.loads(data, parse_constant=lambda _: None, parse_float=_finite)
+
+
 def variables_of(environ: Mapping[str, str]) -> dict[str, str]:
     """The part of *environ* that a frame carries."""
     return {name: value for name, value in environ.items() if name.startswith(PREFIX)}
+
+
+def _finite(digits: str) -> float | None:
+    number = float(digits)
+    return number if math.isfinite(number) else None
 
 
 def _is_variable(item: tuple[Any, Any]) -> bool:

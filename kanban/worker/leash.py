@@ -41,8 +41,12 @@ def _end(group: int) -> None:
         return
 
 
-def main(leash: int, command: list[str]) -> int:
-    """Run *command* in a group of its own until it ends or *leash* does; its code, 128 and its signal, 126 or 127."""
+def main(leash: int, tied: int, command: list[str]) -> int:
+    """Run *command* in a group of its own until it ends or *leash* does; its code, 128 and its signal, 126 or 127.
+
+    *tied* stays open, here alone, until the group is gone.
+    """
+    os.set_inheritable(tied, False)
     for stop in _STOPS:  # only the leash ends it
         _signal.signal(stop, _signal.SIG_IGN)
     try:
@@ -59,4 +63,4 @@ def main(leash: int, command: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    os._exit(main(int(sys.argv[1]), sys.argv[3:]))
+    os._exit(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[4:]))

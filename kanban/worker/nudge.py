@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 from kanban.worker.carrier import Carrier
@@ -9,6 +10,7 @@ from kanban.worker.result import TurnResult
 
 LONGEST_ERROR: Final = 300
 """Characters that a nudge repeats of a failure, or of a verdict."""
+_ODD: Final = re.compile("[\0\ud800-\udfff]")  # what neither a store nor a command line takes
 _UNKNOWN: Final = "the model provider's API failed"
 
 
@@ -41,10 +43,10 @@ def failure(carrier: Carrier | None, result: TurnResult) -> str:
 
 
 def in_a_line(carrier: Carrier | None, said: str) -> str:
-    """*said* in one line of at most `LONGEST_ERROR` characters, without secrets."""
+    """*said* in one line of at most `LONGEST_ERROR` characters that every store keeps, without secrets."""
     from kanban.evidence import redact
 
     if carrier is not None:
         said = said.replace(carrier.lock, "[redacted]")
-    line = " ".join(redact(said).split())
+    line = " ".join(redact(_ODD.sub("\ufffd", said)).split())
     return line if len(line) <= LONGEST_ERROR else line[: LONGEST_ERROR - 1] + "…"

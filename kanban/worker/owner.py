@@ -15,16 +15,16 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from pathlib import Path
-from queue import SimpleQueue
-from threading import Lock, Thread
+from threading import Condition, Lock, Thread
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from kanban.hosts import this_host
 from kanban.processes import start_tick
 from kanban.worker.ears import Ears, hearing
+from kanban.worker.exits import DONE
 from kanban.worker.frame import Agent, Frame
 from kanban.worker.identity import Identity
-from kanban.worker.place import folder_of, home_here, only_owner
+from kanban.worker.place import folder_of, home_here, only_owner, untied
 from kanban.worker.serving import Served, fit_for_json, serve
 from kanban.worker.submissions import Client, Submission, Submissions
 from kanban.worker.warm import WarmAgent
@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 LOOK: Final = 0.25
 """Seconds between two looks at the clients: turns whose client is gone end then."""
+_LINE: Final = 5.0  # seconds that a submission waits for the admission of others
+_TERM: Final = 7.0  # seconds in which the agents of an owner that was killed have ended: their leash kills after 5
 _log = logging.getLogger(__name__)
 
 
@@ -114,10 +116,9 @@ class Owner:
         self.assignee, self.home, self.clock = assignee, home or home_here(environ), clock
         self.host = this_host(self.home)
         self.folder = folder_of(self.home, self.host.id, assignee)
-        self._seats = [_seat(agent) for _ in range(at_once)]
+        self._seats = [_seat(agent, self.folder) for _ in range(at_once)]
         self._judge, self._credentials = judge, credentials
-        self._admitting, self._seating = Lock(), Lock()
-        self._queue: SimpleQueue[Submission] = SimpleQueue()
+        self._admitting, self._seating = Lock(), Condition()
         self._submissions = Submissions()
         self._at_work: dict[Submission, Seat] = {}
         self._draining = False
@@ -134,6 +135,8 @@ class Owner:
         with ExitStack() as stack:
             stack.enter_context(only_owner(self.folder, self.assignee))
             ears = stack.enter_context(hearing(signal.SIGHUP, signal.SIGINT, signal.SIGTERM))
+            if not untied(self.folder, _TERM):
+                _log.warning("[kanban] an agent of an earlier owner of %s is still there", self.assignee)
             stack.callback(self._close)
             for seat in self._seats:
                 seat.start()
@@ -146,24 +149,47 @@ class Owner:
     def submit(self, receipt: str, frame: Frame, client: Client) -> Submission:
         """Take *frame* in, under the name *receipt*. A claim that has its turns already joins them.
 
-        Raises `NotNow` where nothing was taken, and what `admit` raises.
+        Raises `NotNow` where nothing was taken, `Forbidden` where *client* is gone, and what `admit` raises.
         """
         from kanban.worker.admitting import NotNow, admit, binding_of
 
-        with self._admitting:
-            claim = frame.claim
-            known = self._submissions.get(receipt) or (None if claim is None else self._submissions.of_claim(claim))
+        submission = Submission(receipt, frame, client)
+        claim = frame.claim
+        if claim is None:
+            return self._queued(submission)
+        if not self._admitting.acquire(timeout=_LINE):
+            raise NotNow("busy")
+        try:
+            known = self._submissions.get(receipt) or self._submissions.of_claim(claim)
             if known is not None:
                 return known
-            if self._draining:
-                raise NotNow("draining")
-            submission = Submission(receipt, frame, client)
-            if claim is not None:
-                run = admit(claim, binding_of(self.host, self._pid, self._start_tick), self.assignee, self.clock)
-                submission.finalize = run.on_success == "violation"
+            self._look_at(client)
+            run = admit(claim, binding_of(self.host, self._pid, self._start_tick), self.assignee, self.clock)
+            submission.finalize = run.on_success == "violation"
+            return self._queued(submission)
+        finally:
+            self._admitting.release()
+
+    def _queued(self, submission: Submission) -> Submission:
+        """Put *submission* among those whose turns are to be taken, or what has its name already."""
+        with self._seating:
+            known = self._submissions.get(submission.id)
+            if known is not None:
+                return known
+            self._look_at(submission.client)
             self._submissions.add(submission)
-            self._queue.put(submission)
+            self._seating.notify_all()
             return submission
+
+    def _look_at(self, client: Client) -> None:
+        """Raise `NotNow` where nothing is taken any more, and `Forbidden` where nobody would wait for it."""
+        from kanban.refusals import Forbidden
+        from kanban.worker.admitting import NotNow
+
+        if self._draining:
+            raise NotNow("draining")
+        if not client.lives:
+            raise Forbidden(f"process {client.pid} is gone already")
 
     def known(self, receipt: str) -> Submission | None:
         """The submission of that name; none where this process knows nothing of it."""
@@ -182,10 +208,11 @@ class Owner:
                 self._leave(submission)
         heard = len(ears.take()) + self._draining
         if heard > 1:
+            _log.warning("[kanban] the owner of %s ends at once", self.assignee)
             raise KeyboardInterrupt
         if heard and not self._draining:
             _log.warning("[kanban] the owner of %s takes no more turns, and ends those it has", self.assignee)
-            with self._admitting:
+            with self._admitting, self._seating:
                 self._draining = True
         return self._draining and not self._submissions.live()
 
@@ -196,23 +223,26 @@ class Owner:
             seat = self._at_work.get(submission)
             if seat is not None:
                 seat.end()
+            elif submission.state == "queued":
+                submission.end()
+                self._seating.notify_all()
 
     def _work(self, seat: Seat) -> None:
         while True:
-            submission = self._queue.get()
-            while (before := self._submissions.before(submission)) is not None:
-                before.made.exception()  # waits: no two turns of a card at once, whoever left the earlier ones
             with self._seating:
+                while (submission := self._submissions.next()) is None:
+                    self._seating.wait()
                 self._at_work[submission] = seat
                 submission.state = "running"
             try:
                 receipt = self._served(seat, submission)
-            except Exception:  # noqa: BLE001 – a seat outlives whatever happens in it
+            except BaseException:  # noqa: BLE001 – a seat outlives whatever happens in it
                 _log.exception("[kanban] a submission could not be served")
                 receipt = {}
             with self._seating:
                 del self._at_work[submission]
-            submission.end(**receipt)
+                submission.end(**receipt)
+                self._seating.notify_all()
 
     def _served(self, seat: Seat, submission: Submission) -> dict[str, Any]:
         """Take the turns, bear witness, and answer the receipt; empty where nobody waits for one."""
@@ -228,7 +258,8 @@ class Owner:
         if frame.claim is not None:
             self._bear_witness(frame, served)
         said = fit_for_json(served.said)
-        return {"code": served.code, "reply": served.result.output, "result": said}
+        receipt = {"code": served.code, "reply": served.result.output, "result": said}
+        return receipt | ({"error": served.result.error} if _only_error(served) else {})
 
     def _bear_witness(self, frame: Frame, served: Served) -> None:
         from kanban.evidence import Owned, write_owner_result
@@ -239,7 +270,8 @@ class Owner:
         claim, result = frame.claim, served.result
         owned = Owned(claim.task, claim.run, lock_hash(claim.lock), self._pid, self._start_tick)
         folder = run_folder(self.home, claim.board, claim.task, claim.run)
-        write_owner_result(folder, owned, served.code, result.output, result.resets_at)
+        reply = result.error if _only_error(served) else result.output
+        write_owner_result(folder, owned, served.code, reply, result.resets_at)
 
     def _close(self) -> None:
         for seat in self._seats:
@@ -259,5 +291,10 @@ def _door() -> Callable[[Owner, Path], AbstractContextManager[None]]:
     return open_door
 
 
-def _seat(agent: Agent | Sequence[str]) -> Seat:
-    return _Called(agent) if callable(agent) else WarmAgent(tuple(agent))
+def _only_error(served: Served) -> bool:
+    """Whether the agent said why its turn failed, and nothing else."""
+    return served.code != DONE and served.result.output is None and served.result.error is not None
+
+
+def _seat(agent: Agent | Sequence[str], folder: Path) -> Seat:
+    return _Called(agent) if callable(agent) else WarmAgent(tuple(agent), folder)

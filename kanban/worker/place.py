@@ -1,10 +1,12 @@
-"""Where the owner of an assignee is found on this host: one private folder, in it a lock and a door (a socket)."""
+"""Where the owner of an assignee is found on this host: one private folder, in it two locks (the owner's,
+and its agents') and a door (a socket)."""
 
 from __future__ import annotations
 
 import fcntl
 import os
 import socket
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from pathlib import Path
@@ -15,8 +17,21 @@ from kanban.refusals import Contended
 
 DOOR: Final = "door"
 _LOCK: Final = "lock"
+_TIES: Final = "agents"
+_STEP: Final = 0.05
 _LONGEST_PID: Final = 20
 _PRIVATE: Final = 0o177  # what is masked of a new file's mode
+
+
+_own: set[int] = set()  # descriptors of locks: a child of an owner, which may outlive it, is none
+
+
+def _disown() -> None:
+    while _own:
+        os.close(_own.pop())
+
+
+os.register_at_fork(after_in_child=_disown)
 
 
 class OwnerRunning(Contended):
@@ -48,6 +63,7 @@ def folder_of(home: Path, host: str, assignee: str) -> Path:
 def only_owner(folder: Path, assignee: str) -> Iterator[None]:
     """Be the one owner of *assignee* meanwhile. Raises `OwnerRunning` where there is one; death lets go of it too."""
     descriptor = os.open(make_private(folder) / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    _own.add(descriptor)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -58,7 +74,38 @@ def only_owner(folder: Path, assignee: str) -> Iterator[None]:
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
     finally:
+        if descriptor in _own:
+            _own.remove(descriptor)
+            os.close(descriptor)
+
+
+def tie(folder: Path) -> int:
+    """A descriptor that says, as long as anybody has it open, that an agent of the owner in *folder* is there."""
+    descriptor = _ties(folder)
+    fcntl.flock(descriptor, fcntl.LOCK_SH)
+    return descriptor
+
+
+def untied(folder: Path, patience: float) -> bool:
+    """Wait at most *patience* seconds until no agent of an earlier owner in *folder* is there; whether none is."""
+    descriptor = _ties(folder)
+    deadline = time.monotonic() + patience
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() >= deadline:
+                    return False
+                time.sleep(_STEP)
+            else:
+                return True
+    finally:
         os.close(descriptor)
+
+
+def _ties(folder: Path) -> int:
+    return os.open(folder / _TIES, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 @contextmanager

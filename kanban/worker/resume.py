@@ -41,6 +41,7 @@ LARGEST_RESULT: Final = 64 * 1024
 PASSING: Final = "server_error"
 """The reason of a failure that a `retry` pattern speaks for."""
 _QUOTA: Final = "rate_limit"
+_TOLD: Final = TurnResult(Status.INTERRUPTED, error="told to stop")
 _STOPS: Final = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM)
 _NOT_FOUND, _CANNOT_START = 127, 126
 _TAIL: Final = 16 * 1024  # bytes of the log that are searched for the end of a turn
@@ -93,13 +94,15 @@ class Runner:
         from kanban.evidence import BEGINS
         from kanban.prompt import fill
 
+        if self._ears.heard:
+            return _TOLD
         self._count += 1
         self._note(BEGINS.strip())
         return self._turn(fill(self._turns.resume, {**self._turns.values, "prompt": text}))
 
     def _turn(self, command: tuple[str, ...]) -> TurnResult:
         if self._ears.heard:
-            return TurnResult(Status.INTERRUPTED, error="told to stop")
+            return _TOLD
         said = self._folder / TURN_RESULT
         with suppress(OSError):  # what cannot be removed is no file, and is not read either
             said.unlink()
@@ -114,7 +117,7 @@ class Runner:
         else:
             result = said
         if exited.status is Status.INTERRUPTED or (self._ears.heard and result.status is not Status.OK):
-            return TurnResult(Status.INTERRUPTED, error="told to stop")
+            return _TOLD
         if self._turns.judge and result.output is None:
             return replace(result, output=self._output())
         return result
@@ -227,6 +230,9 @@ def _run(command: tuple[str, ...], said: Path) -> int:
     except OSError as refusal:
         sys.stderr.write(f"cannot start {command[0]!a}: {refusal.strerror}\n")
         return _NOT_FOUND if isinstance(refusal, FileNotFoundError) else _CANNOT_START
+    except ValueError as refusal:  # what no command line can hold
+        sys.stderr.write(f"cannot start {command[0]!a}: {refusal}\n")
+        return _CANNOT_START
     return child.wait()
 
 

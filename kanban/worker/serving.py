@@ -12,14 +12,18 @@ from kanban.worker.frame import Agent, Frame
 from kanban.worker.identity import Identity
 from kanban.worker.proof import Lost, Proof, Reason, prove
 from kanban.worker.recovery import Means
-from kanban.worker.result import UNSETTLED, TurnResult, result_of
-from kanban.worker.turns import run_turns
+from kanban.worker.result import UNSETTLED, Status, TurnResult, result_of
+from kanban.worker.turns import log_broken, run_turns
 from ledger.clock import Clock, system_clock
 
 if TYPE_CHECKING:
     from kanban.worker.verdict import Judge
 
 _log = logging.getLogger(__name__)
+
+
+class AgentLeft(Exception):
+    """The agent raised what would end its thread: that is the owner's, and the turn settled nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +60,7 @@ def serve(
     means["sleep"] = means.get("sleep") or _sleeping(frame)
 
     def turn(text: str) -> object:
-        return agent(text, frame)
+        return _turn(agent, text, frame)
 
     ended = run_turns(turn, frame.text, claim, environ=frame.environment, credentials=credentials, **means)
     if judge is not None:
@@ -78,12 +82,24 @@ def fit_for_json(said: object) -> dict[str, Any] | None:
 
 def _single(agent: Agent, frame: Frame) -> Served:
     try:
-        said = agent(frame.text, frame)
-    except Exception:  # noqa: BLE001 – whatever it is, whoever asked gets an answer
-        _log.exception("[kanban] a turn without a claim broke")
+        said = _turn(agent, frame.text, frame)
+    except KeyboardInterrupt:
+        said = TurnResult(Status.INTERRUPTED)
+    except Exception as fault:  # noqa: BLE001 – whatever it is, whoever asked gets an answer
+        log_broken(_log, "a turn without a claim broke", fault)
         return Served(exit_code(UNSETTLED, is_worker=False), UNSETTLED)
     result = result_of(said)
     return Served(exit_code(result, is_worker=False), result, said)
+
+
+def _turn(agent: Agent, text: str, frame: Frame) -> object:
+    """Let *agent* take a turn. What ends a program or a task, raised in it, is an exception like others."""
+    try:
+        return agent(text, frame)
+    except (Exception, KeyboardInterrupt):
+        raise
+    except BaseException as fault:
+        raise AgentLeft(repr(fault)) from fault
 
 
 def _checking(frame: Frame, owner: Identity, clock: Clock | None) -> Callable[[], Proof]:

@@ -66,10 +66,10 @@ class Submissions:
         """The one that has the turns of exactly this claim already."""
         return next((each for each in self.all() if each.frame.claim == claim), None)
 
-    def before(self, submission: Submission) -> Submission | None:
-        """One of an earlier run of the same card that is still at work, or none."""
-        claim = submission.frame.claim
-        return next((each for each in self.live() if each is not submission and _same_card(each, claim)), None)
+    def next(self) -> Submission | None:
+        """The oldest whose turns can begin: no two turns of a card at once, whoever left the earlier run's."""
+        live = self.live()
+        return next((each for each in live if each.state == "queued" and not _waits(each, live)), None)
 
     def live(self) -> list[Submission]:
         """Those that are not terminal, oldest first."""
@@ -80,9 +80,15 @@ class Submissions:
         return list(self._by_id.values())
 
 
-def _same_card(earlier: Submission, claim: Carrier | None) -> bool:
+def _waits(submission: Submission, live: list[Submission]) -> bool:
+    claim = submission.frame.claim
+    return claim is not None and any(_same_card(each, claim) for each in live)
+
+
+def _same_card(earlier: Submission, claim: Carrier) -> bool:
+    """Whether *earlier* has the turns of an earlier run of the card that *claim* is of."""
     found = earlier.frame.claim
-    if found is None or claim is None:
+    if found is None:
         return False
     return (found.database, found.board, found.task) == (claim.database, claim.board, claim.task) and (
         found.run < claim.run

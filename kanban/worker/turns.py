@@ -15,6 +15,10 @@ from kanban.worker.result import UNSETTLED, Status, TurnResult, result_of
 _log = logging.getLogger(__name__)
 
 
+class TurnLost(Exception):
+    """A turn that broke, of which its message says all: it is logged in one line."""
+
+
 @dataclass(frozen=True, slots=True)
 class Ended:
     """What the turns of a run came to: the code to exit with, and the last result."""
@@ -44,7 +48,7 @@ def run_turns(
         try:
             return result_of(turn(text))
         except Exception as fault:  # noqa: BLE001 – whatever it is, the run still ends with a code that says so
-            _log.exception("[kanban] %s: the turn broke", carrier.task)
+            log_broken(_log, f"{carrier.task}: the turn broke", fault)
             known = Credentials.FINE if credentials is None else credentials(fault)
             return UNSETTLED
 
@@ -56,3 +60,8 @@ def run_turns(
     except KeyboardInterrupt:
         result = TurnResult(Status.INTERRUPTED)
     return Ended(exit_code(result, is_worker=True, credentials=known), result)
+
+
+def log_broken(log: logging.Logger, line: str, fault: BaseException) -> None:
+    """Log that a turn broke: with a traceback, but where *fault* says all."""
+    log.error("[kanban] %s: %s", line, fault, exc_info=None if isinstance(fault, TurnLost) else fault)

@@ -5,13 +5,18 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any
+from tempfile import TemporaryFile
+from typing import Any, Final
 
 TIMEOUT: float = 300
 """Seconds that a judge's command may take, looked up when it is asked."""
+LARGEST_VERDICT: Final = 64 * 1024
+"""Bytes: what a judge prints beyond that is no verdict."""
+_PAUSE: Final = 0.01  # seconds
 
 
 class Ruling(StrEnum):
@@ -76,16 +81,41 @@ def judge_of(judge: Judge | Sequence[str], environ: Mapping[str, str] = os.envir
 
 def _asked_of(command: tuple[str, ...], asked: Asked, environ: Mapping[str, str]) -> Any:
     """The JSON that *command* printed. What it writes to standard error is told where it failed, else dropped."""
-    question = json.dumps(asdict(asked)).encode()
     try:
-        ran = subprocess.run(command, input=question, capture_output=True, env=environ, timeout=TIMEOUT, check=True)
-        return json.loads(ran.stdout)
-    except subprocess.TimeoutExpired:
-        raise JudgeFailed(f"{command[0]} did not answer within {TIMEOUT:g} s") from None
-    except subprocess.CalledProcessError as fault:
-        said = fault.stderr.decode(errors="replace").strip()
-        raise JudgeFailed(f"{command[0]} ended with {fault.returncode}{f': {said}' if said else ''}") from None
-    except (ValueError, RecursionError):
-        raise JudgeFailed(f"{command[0]} printed no JSON") from None
+        code, said, aside = _ran(command, json.dumps(asdict(asked)).encode(), environ)
     except OSError as fault:
         raise JudgeFailed(f"{command[0]}: {fault.strerror}") from None
+    if len(said) > LARGEST_VERDICT:
+        raise JudgeFailed(f"{command[0]} printed more than {LARGEST_VERDICT} bytes")
+    if code is None:
+        raise JudgeFailed(f"{command[0]} did not answer within {TIMEOUT:g} s")
+    if code != 0:
+        why = aside.decode(errors="replace").strip()
+        raise JudgeFailed(f"{command[0]} ended with {code}{f': {why}' if why else ''}")
+    try:
+        return json.loads(said)
+    except (ValueError, RecursionError):
+        raise JudgeFailed(f"{command[0]} printed no JSON") from None
+
+
+def _ran(command: tuple[str, ...], question: bytes, environ: Mapping[str, str]) -> tuple[int | None, bytes, bytes]:
+    """The code of *command*, none where it had to be killed, and the beginning of what it wrote.
+
+    Through files: what it started and left behind holds nobody up. It stays in the group of whoever asks, so that a
+    stop reaches it too.
+    """
+    with TemporaryFile() as told, TemporaryFile() as said, TemporaryFile() as aside:
+        told.write(question)
+        told.seek(0)
+        child = subprocess.Popen(command, stdin=told, stdout=said, stderr=aside, env=environ)
+        try:
+            deadline = time.monotonic() + TIMEOUT
+            while (code := child.poll()) is None and time.monotonic() < deadline:
+                if os.fstat(said.fileno()).st_size > LARGEST_VERDICT:
+                    break
+                time.sleep(_PAUSE)
+        finally:
+            child.kill()
+            child.wait()
+        first, other = (os.pread(file.fileno(), LARGEST_VERDICT + 1, 0) for file in (said, aside))
+        return code, first, other

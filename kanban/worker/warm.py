@@ -15,24 +15,36 @@ from threading import Lock
 from typing import Any, Final
 
 from kanban.worker.carrier import VARIABLES
-from kanban.worker.frame import Frame
+from kanban.worker.frame import Frame, read_json
+from kanban.worker.place import tie
+from kanban.worker.turns import TurnLost
 
 LARGEST_LINE: Final = 8 * 1024 * 1024
 """Bytes: an agent that writes a longer line is ended."""
+ANSWER: Final = frozenset(
+    {
+        "final_response", "failed", "failure_retryable", "failure_reason", "error", "failure_resets_at",
+        "interrupted", "partial", "completed", "turn_exit_reason", "session_id",
+    }
+)  # fmt: skip
+"""What is read of an answer: an object with none of these is none."""
 _LEASH: Final = Path(__file__).resolve().parent / "leash.py"
 _CHUNK: Final = 64 * 1024
 _LOOK: Final = 0.5  # seconds between two looks at a process whose output somebody else holds open
 
 
-class AgentDied(Exception):
+class AgentDied(TurnLost):
     """The agent ended, or was ended, in the middle of a turn: nothing was settled."""
 
 
 class WarmAgent:
-    """One process of the agent's command. It takes one turn at a time; `end` may be called from another thread."""
+    """One process of the agent's command. It takes one turn at a time; `end` may be called from another thread.
 
-    def __init__(self, command: tuple[str, ...]) -> None:
-        self._command = command
+    The next owner sees in *folder* that the process is still there (`untied`).
+    """
+
+    def __init__(self, command: tuple[str, ...], folder: Path) -> None:
+        self._command, self._folder = command, folder
         self._lock = Lock()
         self._process: subprocess.Popen[bytes] | None = None
         self._leash = -1
@@ -47,14 +59,15 @@ class WarmAgent:
         if self._process is not None:
             self.end()
             self._bury(self._process)
+        tied = tie(self._folder)
         read_end, write_end = os.pipe()
         try:
             process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_LEASH), str(read_end), "--", *self._command],
+                [sys.executable, "-I", "-S", str(_LEASH), str(read_end), str(tied), "--", *self._command],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env=own_environment(os.environ),
-                pass_fds=(read_end,),
+                pass_fds=(read_end, tied),
                 start_new_session=True,
             )
         except BaseException:
@@ -62,13 +75,18 @@ class WarmAgent:
             raise
         finally:
             os.close(read_end)
+            os.close(tied)
         with self._lock:
             self._process, self._leash, self._held, self._frame = process, write_end, b"", None
 
     def __call__(self, text: str, frame: Frame) -> dict[str, Any]:
-        """One turn; of another frame than the last one's it is the first of a new conversation. Raises `AgentDied`."""
-        process = self._process
-        if process is None or self._leash < 0 or process.poll() is not None:
+        """One turn; of another frame than the last one's it is the first of a new conversation. Raises `AgentDied`.
+
+        Also where the process that had the conversation is gone: another one knows nothing of it.
+        """
+        if not self._is_up():
+            if self._frame is frame:
+                raise AgentDied("the agent ended between two turns of a conversation, which is lost with it")
             self.start()
         self._turn = self._turn + 1 if self._frame is frame else 1
         self._frame = frame
@@ -98,6 +116,23 @@ class WarmAgent:
                 pipe.close()
             except BrokenPipeError:
                 continue
+
+    def _is_up(self) -> bool:
+        """Whether the process can take a turn. What it has said since its last answer is none: it is complained of."""
+        process = self._process
+        if process is None or self._leash < 0 or process.poll() is not None:
+            return False
+        assert process.stdout is not None
+        output = process.stdout.fileno()
+        stray, self._held = self._held, b""
+        while len(stray) <= LARGEST_LINE and select.select([output], [], [], 0)[0]:
+            read = os.read(output, _CHUNK)
+            if not read:
+                return False
+            stray += read
+        if stray:
+            _complain(stray.removesuffix(b"\n"))
+        return len(stray) <= LARGEST_LINE
 
     def _write(self, line: bytes) -> None:
         assert self._process is not None
@@ -154,12 +189,16 @@ def _line(text: str, frame: Frame, turn: int) -> bytes:
 
 
 def _object(line: bytes) -> dict[str, Any] | None:
-    """The object in *line*, NaN in it as null. What is none is no answer: it goes where the agent's complaints go."""
+    """The answer in *line*. What is none goes where the agent's complaints go."""
     try:
-        said = json.loads(line, parse_constant=lambda _: None)
+        said = read_json(line)
     except (ValueError, RecursionError):
         said = None
-    if isinstance(said, dict):
+    if isinstance(said, dict) and not ANSWER.isdisjoint(said):
         return said
-    sys.stderr.write(f"{line.decode(errors='replace')}\n")
+    _complain(line)
     return None
+
+
+def _complain(said: bytes) -> None:
+    sys.stderr.write(f"{said.decode(errors='replace')}\n")

@@ -98,6 +98,9 @@ def test_a_client_that_is_killed_ends_its_turns(staffed, go):
     assert [turn["run"] for turn in owner.turns] == [1, 2]
     assert owner.turns[1]["pid"] != agent
     assert owner.process.poll() is None
+    said = (staffed.home / "owner.log").read_text()
+    assert f"[kanban] {card}: the turn broke: the agent ended in the middle of a turn" in said
+    assert "Traceback" not in said
 
 
 def test_a_group_that_is_killed_in_a_turn_leaves_no_witness(staffed, go):
@@ -189,6 +192,9 @@ def test_an_owner_that_is_told_twice_ends_at_once(staffed, go):
     until(lambda: "takes no more turns" in (staffed.home / "owner.log").read_text())
     process.terminate()
     assert process.wait(timeout=30) == 130
+    said = (staffed.home / "owner.log").read_text()
+    assert "the owner of w ends at once" in said
+    assert "Traceback" not in said
     gone(agent)
     until(lambda: not staffed.members(card))
     staffed.sweep(most=0)
@@ -202,7 +208,7 @@ def own_agent(fleet, answer):
         "for line in sys.stdin:\n"
         f"    open({str(fleet.home / 'agent')!r}, 'w').write(str(os.getpid()))\n"
         f"    while not os.path.exists({answer['until']!r}): time.sleep(0.02)\n"
-        "    print('{}', flush=True)\n"
+        "    print('{\"completed\": true}', flush=True)\n"
     )
     return [sys.executable, "-c", script]
 
@@ -325,39 +331,6 @@ def test_two_clients_of_one_claim_join_the_same_turns(fleet, go):
     wrong = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
     assert (wrong.returncode, wrong.stdout) == (1, "")
     assert "that is not the lock of run 1" in wrong.stderr
-
-
-PYTHON = """
-import logging, sys, time
-from pathlib import Path
-from kanban.worker import Owner
-logging.basicConfig(format="%(message)s")
-here = Path(sys.argv[1])
-def turn(text, frame):
-    with (here / "turns").open("a") as file:
-        file.write(f"{frame.claim.run} began\\n")
-    if frame.claim.run == 1:
-        frame.over.wait(30)
-        time.sleep(1)
-    with (here / "turns").open("a") as file:
-        file.write(f"{frame.claim.run} ended\\n")
-    return {}
-Owner(turn, assignee="w", at_once=2).serve()
-"""
-
-
-def test_an_agent_in_python_is_told_that_nobody_waits_and_its_card_waits_for_it(staffed):
-    """It cannot be ended from outside: the next run's turn begins only after it has returned."""
-    start_owner(staffed, [sys.executable, "-c", PYTHON, str(staffed.home)], {})
-    turns = staffed.home / "turns"
-    card = staffed.create()
-    staffed.sweep()
-    until(turns.exists)
-    os.kill(client_of(staffed, card), signal.SIGKILL)
-    staffed.finish(card)
-    assert turns.read_text().splitlines() == ["1 began", "1 ended", "2 began", "2 ended"]
-    assert not (staffed.folder(card) / "owner.json").exists()
-    assert (staffed.folder(card, 2) / "owner.json").exists()
 
 
 JUDGE = """

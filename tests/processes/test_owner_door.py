@@ -1,28 +1,19 @@
-"""The door of an owner and the lines of its agent: who may come in, what is understood, and what is not."""
+"""The door of an owner: who may come in, what is understood, and what is not."""
 
 import json
 import os
 import subprocess
 import sys
 from http.client import HTTPConnection
-from pathlib import Path
 
 import pytest
 
-from kanban.worker.frame import Frame
 from kanban.worker.place import folder_of, knock
-from kanban.worker.warm import LARGEST_LINE, AgentDied, WarmAgent
-from tests.fleets import is_alive, until
 from tests.owners import door, own, start_owner
 
 DONE = {"completed": True, "final_response": "all of it is done"}
 LEDGER = [sys.executable, "-c", "from cli.main import main; main()"]
 HEAVY = ["uvicorn", "starlette", "sqlalchemy", "pydantic", "psutil", "asyncio"]
-
-
-def gone(pid):
-    """Wait until *pid* is no more."""
-    until(lambda: not is_alive(pid))
 
 
 def ask(fleet, *argv, text="what is up?"):
@@ -99,6 +90,7 @@ def test_another_users_process_is_hung_up_on(fleet):
         (["--", "cat"], {"LEDGER_TASK": "t_1", "LEDGER_RUN": "1", "LEDGER_LOCK": "x"}, 4, "owner is not a worker's"),
         (["--at-once", "0", "--", "cat"], {}, 2, "at-once"),
         ([], {}, 2, "COMMAND"),
+        (["--judge", "'", "--", "cat"], {}, 2, "--judge: No closing quotation"),
     ],
 )
 def test_an_owner_that_cannot_be_says_why(fleet, argv, environ, code, said):
@@ -174,12 +166,61 @@ def test_a_question_that_nobody_takes_is_an_error(fleet):
     )
 
 
-@pytest.mark.parametrize("said", [{"final_response": "\ud800"}, {"odd": float("nan")}, {"final_response": "\x1b[1m"}])
+@pytest.mark.parametrize(
+    "said", [{"final_response": "\ud800"}, {"error": float("nan"), "odd": float("inf")}, {"final_response": "\x1b[1m"}]
+)
 def test_whatever_an_agent_says_arrives(fleet, said):
     """Though no other encoding could carry it."""
     own(fleet, said)
     assert ask(fleet).returncode == 0
     assert json.loads(ask(fleet, "--json").stdout)["result"].keys() == said.keys()
+
+
+PASSER_BY = """
+import sys
+from http.client import HTTPConnection
+from pathlib import Path
+from kanban.worker.place import knock
+connection = HTTPConnection("owner")
+connection.sock = knock(Path(sys.argv[1]), 30)
+connection.request("POST", "/turns/y", '{"text": "x", "environment": {}}')
+print(connection.getresponse().status)
+"""
+
+
+def test_what_waits_is_dropped_once_its_client_is_gone(fleet, tmp_path):
+    """At once, though the one seat is taken."""
+    go = tmp_path / "go"
+    owner = own(fleet, DONE | {"until": str(go)})
+    assert exchanged(fleet, "POST", "/turns/x", '{"text": "x", "environment": {}}')[0] == 202
+    owner.asked()
+    command = [sys.executable, "-c", PASSER_BY, str(door(fleet).parent)]
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    assert ran.stdout == "202\n"
+    assert exchanged(fleet, "GET", "/turns/y?wait=9") == (200, '{"id": "y", "state": "terminal"}')
+    assert json.loads(exchanged(fleet, "GET", "/turns/x")[1])["state"] == "running"
+    go.touch()
+    assert json.loads(exchanged(fleet, "GET", "/turns/x?wait=9")[1])["code"] == 0
+    assert len(owner.turns) == 1
+
+
+PYTHON = """
+import asyncio
+from kanban.worker import Owner
+def turn(text, frame):
+    if text != "go on":
+        raise {"exit": SystemExit, "cancel": asyncio.CancelledError, "interrupt": KeyboardInterrupt}[text]
+    return {"final_response": "NaN", "odd": float("nan"), "large": [float("inf")]}
+Owner(turn, assignee="w").serve()
+"""
+
+
+def test_whatever_an_agent_in_python_raises_or_says_the_next_turn_is_taken(fleet):
+    """Nothing of it ends the seat; a number that is none is null."""
+    start_owner(fleet, [sys.executable, "-c", PYTHON], {})
+    assert [ask(fleet, text=text).returncode for text in ("exit", "cancel", "interrupt")] == [1, 1, 130]
+    said = json.loads(ask(fleet, "--json", text="go on").stdout)
+    assert said["result"] == {"final_response": "NaN", "odd": None, "large": [None]}
 
 
 def test_the_client_loads_nothing_heavy():
@@ -207,97 +248,3 @@ def test_where_nobody_says_who_knocks_there_is_no_owner(fleet):
     command = [sys.executable, "-c", hide, "owner", "--assignee", "w", "--", "cat"]
     ran = subprocess.run(command, env=fleet.environ, capture_output=True, text=True, timeout=60, check=False)
     assert (ran.returncode, "an owner needs Linux" in ran.stderr) == (1, True)
-
-
-class Warm:
-    """A warm agent that is a Python script, and the shortest way to a turn of it."""
-
-    def __init__(self, script):
-        self.agent = WarmAgent((sys.executable, "-c", script))
-
-    def turn(self, text="x"):
-        """One turn of a conversation of its own."""
-        return self.agent(text, Frame.of(text, {}))
-
-
-@pytest.fixture
-def warm():
-    """Agents by script; none outlives the test."""
-    made = []
-
-    def of(script):
-        made.append(Warm(script))
-        return made[-1]
-
-    yield of
-    for each in made:
-        each.agent.close()
-
-
-def test_what_is_no_object_is_no_answer(warm, capfd):
-    """It goes where the agent's complaints go; the turn waits on."""
-    agent = warm(
-        "import sys\nfor line in sys.stdin: print('hm', 1, [], 'null', '{', '{\"a\": 1}', sep='\\n', flush=True)"
-    )
-    assert agent.turn() == {"a": 1}
-    assert capfd.readouterr().err == "hm\n1\n[]\nnull\n{\n"
-
-
-def test_a_conversation_is_counted_from_one(warm):
-    """The turns of one frame are one conversation in one process, another frame's is a new one."""
-    agent = warm("import sys\nfor line in sys.stdin: print(line, end='', flush=True)")
-    frame = Frame.of("x", {})
-    assert [agent.agent("x", frame)["turn"] for _ in range(3)] == [1, 2, 3]
-    assert [agent.turn()["turn"], agent.agent("x", frame)["turn"]] == [1, 1]
-
-
-@pytest.mark.parametrize(
-    ("script", "why"),
-    [
-        ("import sys; sys.exit(7)", "with code 7"),
-        ("import sys; sys.stdin.readline(); sys.exit(7)", "with code 7"),
-        ("import os, sys; sys.stdin.readline(); os.kill(os.getpid(), 9)", "with code 137"),
-        ("import os, sys, time; sys.stdin.readline(); os.close(1); time.sleep(60)", "with code 143"),
-        (f"import sys; sys.stdin.readline(); print('x' * {LARGEST_LINE + 2}, flush=True)", "a line of more than"),
-    ],
-)
-def test_an_agent_that_cannot_answer_has_died(warm, script, why):
-    """Nothing is settled, and it is started anew for the next turn."""
-    agent = warm(script)
-    for _ in range(2):
-        with pytest.raises(AgentDied, match=why):
-            agent.turn()
-
-
-def test_what_an_agent_left_behind_ends_with_it(warm, tmp_path):
-    """Even where that holds the agent's output open."""
-    agent = warm(
-        "import subprocess, sys; sys.stdin.readline(); child = subprocess.Popen(['sleep', '300'])\n"
-        f"open({str(tmp_path / 'pid')!r}, 'w').write(str(child.pid))"
-    )
-    with pytest.raises(AgentDied):
-        agent.turn()
-    gone(int((tmp_path / "pid").read_text()))
-
-
-STUBBORN = """
-import os, signal, subprocess, sys, time
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
-child = subprocess.Popen(["sleep", "300"])
-open(sys.argv[1], "w").write(f"{os.getpid()} {child.pid}")
-while True:
-    time.sleep(1)
-"""
-
-
-def test_an_agent_that_ignores_term_is_killed_with_its_children(fleet):
-    """Whatever became of the owner: TERM, and KILL 5 s later."""
-    pids = fleet.home / "pids"
-    command = [*LEDGER, "owner", "--assignee", "w", "--", sys.executable, "-c", STUBBORN, str(pids)]
-    process = start_owner(fleet, command, {})
-    agent, child = map(int, until(lambda: pids.exists() and pids.read_text()).split())
-    process.kill()
-    process.wait()
-    gone(child)
-    gone(agent)
-    assert not any(Path(f"/proc/{pid}").exists() and is_alive(pid) for pid in (agent, child))

@@ -12,6 +12,7 @@ import kanban.worker
 from kanban import Worker
 from kanban.refusals import Forbidden, LostClaim
 from kanban.worker import Lost, Reason, carrier_of
+from ledger.errors import InvalidInput
 
 HEAVY = {"sqlalchemy", "pydantic", "typer", "click", "alembic", "psutil", "rich"}
 PROBE = """
@@ -113,3 +114,22 @@ def test_a_turn_gets_the_prompt_of_the_card(fleet, claimed, tmp_path):
     for prompt in (None, "another"):
         worker.run(lambda text: texts.append(text) or {}, prompt)
     assert texts == ["mend it", "another"]
+
+
+@pytest.mark.parametrize("value", ["", " "])
+def test_a_claim_by_hand_has_neither_prompt_nor_workspace(claimed, value):
+    """Unset or blank: the refusal names the variable, before a turn."""
+    said = {"LEDGER_PROMPT": value, "LEDGER_WORKSPACE": value} if value else {}
+    worker, texts = Worker.from_environment(claimed | said), []
+    with pytest.raises(InvalidInput, match="LEDGER_PROMPT is not set"):
+        worker.run(texts.append)
+    with pytest.raises(InvalidInput, match="LEDGER_WORKSPACE is not set"):
+        _ = worker.workspace
+    assert texts == []
+
+
+def test_a_prompt_that_is_not_utf_8_is_read(claimed, tmp_path):
+    """What cannot be decoded is replaced."""
+    (tmp_path / "prompt.md").write_bytes(b"mend the caf\xe9")
+    worker = Worker.from_environment(claimed | {"LEDGER_PROMPT": str(tmp_path / "prompt.md")})
+    assert worker.prompt == "mend the caf\ufffd"

@@ -2,15 +2,19 @@
 
 import os
 import re
+import signal
 import subprocess
 import sys
 
 import pytest
 
 from kanban.worker import resume
+from kanban.worker.ears import hearing
+from kanban.worker.result import Status
 from ledger.clock import SECOND
 from tests import hasty
 from tests.fleets import sh, until
+from tests.reference.workers import CARRIER
 
 PASSING = '{"failed": true, "failure_retryable": true, "failure_reason": "timeout", "error": "504 from the model"}'
 COUNT = 'n=$(($(cat n 2>/dev/null || echo 0) + 1)); echo $n > n; printf "%s" "$1" > prompt.$n; '
@@ -251,6 +255,33 @@ def test_a_stop_ends_the_turns(fleet, place, waiting, moment):
     fleet.board.stop(card)
     run = fleet.ended(card)
     assert (turns(place), run["outcome"], run["code"]) == (1, "interrupted", 130)
+
+
+def test_odd_characters_in_an_error_keep_no_turn_from_going_on(fleet, place):
+    """A NUL would be no argument of the next turn, and half a character no text."""
+    odd = '{"failed": true, "failure_retryable": true, "error": "a\\u0000b\\ud800c", "failure_resets_at": 1e999}'
+    (place / "odd").write_text(odd)
+    script = '[ $n = 2 ] && exit 0; cat odd > "$LEDGER_TURN_RESULT"; exit 1'
+    _, run = run_of(fleet, place, script, on_success="complete")
+    assert (turns(place), run["outcome"]) == (2, "ok")
+    assert "(a\ufffdb\ufffdc)" in (place / "prompt.2").read_text()
+
+
+def test_a_command_line_that_cannot_be_is_not_started(tmp_path, capsys):
+    """As a program that may not be started: 126."""
+    assert resume._run(("true", "a\0b"), tmp_path / "said") == 126
+    assert capsys.readouterr().err == "cannot start 'true': embedded null byte\n"
+
+
+def test_a_turn_that_a_stop_keeps_from_beginning_is_not_said_to_begin(tmp_path, capsys):
+    """The log tells of turns that were."""
+    command = ("touch", str(tmp_path / "begun"))
+    turns = resume.Turns(command=command, resume=command, retry=(), quota=(), values={})
+    with hearing(signal.SIGTERM) as ears:
+        signal.raise_signal(signal.SIGTERM)
+        result = resume.Runner(turns, tmp_path, CARRIER, ears).go_on("go on")
+    assert (result.status, capsys.readouterr().err) == (Status.INTERRUPTED, "")
+    assert not (tmp_path / "begun").exists()
 
 
 # The runner itself

@@ -11,6 +11,7 @@ import pytest
 from kanban.starting import start
 from kanban.worker import attend
 from kanban.worker.ears import hearing
+from ledger.errors import StoreBusy
 from tests import hasty
 from tests.fleets import sh, until
 
@@ -150,6 +151,51 @@ def test_a_command_takes_the_place_of_the_assignees_but_not_of_its_section(fleet
     card = fleet.create()
     assert ran(card, "--", *sh("echo limit; exit 1"))[0] == 75
     assert not (fleet.folder(card) / "turns.json").exists()
+
+
+@pytest.mark.parametrize(("goal", "status"), [(5, "ready"), (None, "done")])
+def test_a_command_that_no_judge_looks_at_does_not_close_a_goal_by_its_code(fleet, ran, goal, status):
+    """It takes the place of judge and retry too: its exit 0 is a violation, and that is told."""
+    fleet.staff({"w": {"command": ["false"], "on_success": "complete"}})
+    card = fleet.create(goal_max_turns=goal)
+    code, _, about = ran(card, "--", "true")
+    assert (code, fleet.card(card)["status"], "no judge looks at" in about) == (0, status, goal is not None)
+    assert ran(card, "--", *sh('"$LEDGER_BIN" complete'))[0] == (4 if goal is None else 0)
+    assert fleet.card(card)["status"] == "done"
+
+
+def test_a_working_folder_that_was_removed_keeps_no_verb_from_its_card(fleet, ran):
+    """The worker tidied up before it closed: there is no ./ledger.toml, and the environment says the rest."""
+    card = fleet.create(assignee=None)
+    ran(card, "--", *sh('mkdir g; cd g; rmdir ../g; "$LEDGER_BIN" complete "did it"'))
+    assert (fleet.card(card)["status"], fleet.runs(card)[0]["summary"]) == ("done", "did it")
+
+
+@pytest.mark.parametrize(
+    ("script", "flags", "expected"),
+    [("true", "", 0), ("exit 3", "--json", 1), ('mv "$LEDGER_HOME/ledger.db" "$LEDGER_HOME/away.db"', "", 8)],
+)
+def test_a_stderr_that_takes_nothing_changes_no_run_and_no_code(fleet, script, flags, expected):
+    """Where the log lies and what is to be noted is for whoever listens; the wait is the caller's."""
+    card = fleet.create(assignee=None)
+    line = f'{SCRIPT} worker run {card} {flags} -- sh -c "$0" 2> /dev/full'
+    done = subprocess.run(
+        ["sh", "-c", line, script], env=fleet.environ, cwd=fleet.home, stdout=subprocess.PIPE, check=False
+    )
+    if expected == 8:
+        (fleet.home / "away.db").rename(fleet.home / "ledger.db")
+        fleet.ended(card)
+    assert (done.returncode, len(fleet.events(card, "exited"))) == (expected, 1)
+
+
+def test_a_caller_that_cannot_say_that_it_began_waits_all_the_same(fleet):
+    """Its stream is closed, or full."""
+
+    def begun(*_):
+        raise ValueError("I/O operation on closed file")
+
+    card = fleet.create(assignee=None)
+    assert attend.attend(fleet.board, attend.Ask(card, None, ("true",)), begun).run.outcome == "clean"
 
 
 # Refused before the start
@@ -430,6 +476,25 @@ def test_both_book_a_death_alike(fleet, ran):
 # The store
 
 
+def test_a_signal_is_handed_on_while_the_store_is_busy(fleet, attendant, monkeypatch):
+    """Whoever presses Ctrl-C does not wait for another writer."""
+    attending, card = attendant
+
+    def busy(*_):
+        raise StoreBusy("another writer held the store")
+
+    until(lambda: len(fleet.members(card)) > 1)
+    with hearing(signal.SIGTERM) as ears:
+        with monkeypatch.context() as patched:
+            patched.setattr(attend, "looking", busy)
+            assert attending._is_over(ears) is False
+            signal.raise_signal(signal.SIGTERM)
+            assert attending._is_over(ears) is False
+            until(lambda: not fleet.members(card))
+        until(lambda: attending._is_over(ears))
+    assert ended(fleet, card) == [("interrupted", None, signal.SIGTERM)]
+
+
 def test_without_its_store_a_run_goes_on_until_its_lease_is_over(fleet, attended):
     """Nobody can say that the claim holds: closed, and the next sweep books it from the exit record."""
     fleet.board.set_policy(lease=2)
@@ -452,5 +517,8 @@ def test_an_end_that_cannot_be_booked_is_the_stores_fault(fleet, attended):
     (fleet.home / "ledger.db").rename(away)
     (fleet.home / "boards/default/scratch" / card / "go").touch()
     assert process.wait(20) == 8
+    told = process.stderr.read()
+    assert f"{card} run 1 has ended and is not booked: no ledger at" in told
+    assert told.endswith("try: bring the store back, then ledger sweep\n")
     away.rename(fleet.home / "ledger.db")
     assert fleet.ended(card)["outcome"] == "crashed"

@@ -154,6 +154,20 @@ def test_a_judge_that_sees_no_way_blocks_the_card(fleet):
     assert (blocked.kind, blocked.run, blocked.actor_kind) == ("blocked", 1, "worker")
 
 
+@pytest.mark.parametrize("status", ["blocked", "done"])
+def test_a_working_folder_that_was_removed_keeps_no_verb_from_the_card(fleet, tmp_path, monkeypatch, status):
+    """Neither the loop's block nor the agent's own verb needs a ./ledger.toml."""
+    pursued = Pursued(fleet, [SUCCESS], [STUCK], run=False)
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    monkeypatch.chdir(gone)
+    gone.rmdir()
+    turn = pursued.turns if status == "blocked" else doing(lambda: pursued.worker.complete("done"), 1)[0]
+    assert pursued.run(turn).code == 0
+    monkeypatch.undo()
+    assert pursued.shown["status"] == status
+
+
 def test_a_goal_that_is_met_is_closed_by_the_agent(fleet):
     """It is told once to close its card, and does."""
     pursued = Pursued(fleet, [], [MET], run=False)

@@ -1,6 +1,8 @@
 """A judge that is a command: what it gets, what it may print, and all that is no verdict."""
 
 import json
+import os
+import signal
 import sys
 
 import pytest
@@ -52,7 +54,7 @@ def test_what_it_says_on_the_side_is_dropped(capfd):
         ("echo done", "printed no JSON"),
         ("""echo '{"verdict": "done"}'; echo '{"verdict": "done"}'""", "printed no JSON"),
         ("printf '\\377'", "printed no JSON"),
-        (f"{sys.executable} -c \"print('[' * 100000)\"", "printed no JSON"),
+        (f"{sys.executable} -c \"print('[' * 60000)\"", "printed no JSON"),
         ("echo '[]'", "no verdict"),
         ("""echo '{"verdict": "Done!"}'""", "no verdict"),
         ("""echo '{"verdict": "done"}'; echo no model >&2; exit 3""", "ended with 3: no model"),
@@ -70,6 +72,37 @@ def test_a_judge_that_does_not_answer_is_given_up(monkeypatch):
     monkeypatch.setattr(verdicts, "TIMEOUT", 0.1)
     with pytest.raises(JudgeFailed, match=r"did not answer within 0\.1 s"):
         judged("exec sleep 60")
+
+
+def test_a_judge_that_is_given_up_is_ended(tmp_path, monkeypatch):
+    """It itself: the rest of its group is the run's, where a stop reaches it."""
+    monkeypatch.setattr(verdicts, "TIMEOUT", 0.2)
+    with pytest.raises(JudgeFailed, match="did not answer"):
+        judged(f"ps -o pgid= -p $$ > {tmp_path}/group; echo $$ > {tmp_path}/judge; exec sleep 60")
+    assert int((tmp_path / "group").read_text()) == os.getpgrp()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "judge").read_text()), 0)
+
+
+@pytest.mark.parametrize("script", ["yes", f"head -c {verdicts.LARGEST_VERDICT + 1} /dev/zero | tr '\\0' ' '"])
+def test_what_a_judge_prints_without_end_is_no_verdict(script):
+    """It is ended, and no more is kept of it."""
+    with pytest.raises(JudgeFailed, match="printed more than 65536 bytes"):
+        judged(script)
+
+
+def test_the_longest_verdict_is_one():
+    """To the byte."""
+    said = '{"verdict": "done"}'
+    assert judged(f"printf '%{verdicts.LARGEST_VERDICT}s' '{said}'").ruling == Ruling.DONE
+
+
+def test_what_a_judge_left_behind_delays_no_verdict(tmp_path, monkeypatch):
+    """It has its streams still; the judge itself has answered in time."""
+    monkeypatch.setattr(verdicts, "TIMEOUT", 5)
+    verdict = judged(f"""sleep 60 & echo $! > {tmp_path}/left; echo '{{"verdict": "done"}}'""")
+    os.kill(int((tmp_path / "left").read_text()), signal.SIGKILL)
+    assert verdict.ruling == Ruling.DONE
 
 
 def test_a_judge_that_is_not_there_gives_no_verdict(tmp_path):

@@ -7,18 +7,21 @@ import json
 import logging
 import subprocess
 import sys
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler
 from socketserver import UnixStreamServer
-from threading import Thread
+from threading import Event, Thread
 
 import pytest
 
-from kanban.worker.admitting import admit, binding_of
+from kanban.refusals import Forbidden
+from kanban.worker.admitting import NotNow, admit, binding_of
 from kanban.worker.frame import Frame
 from kanban.worker.identity import Identity
 from kanban.worker.owner import Owner
 from kanban.worker.place import folder_of
 from kanban.worker.serving import serve
+from kanban.worker.submissions import Client
 from ledger.clock import system_clock
 from ledger.ids import lock_hash
 from tests.owners import CLIENT, own
@@ -180,6 +183,85 @@ def test_the_client_reports_the_owners_code_and_reply(fleet):
     assert [turn["text"] for turn in owner.turns] == [(fleet.folder(card) / "prompt.md").read_text()]
     wrote = json.loads((fleet.folder(card) / "owner.json").read_text())
     assert (wrote["task"], wrote["run"], wrote["code"], wrote["pid"]) == (card, 1, 75, owner.pid)
+
+
+def test_an_error_without_a_reply_is_told(fleet):
+    """It stands in the run's log, before the trailer, and so a quota pattern finds it."""
+    own(fleet, {"failed": True, "error": "429: come back"})
+    fleet.staff({"w": {"command": CLIENT, "quota": ["^429:"]}})
+    card = fleet.create()
+    run = fleet.ended(card)
+    assert (run["outcome"], run["code"], run["last_words"]) == ("rate_limited", 1, "429: come back")
+    assert json.loads((fleet.folder(card) / "owner.json").read_text())["reply"] == "429: come back"
+    ran = answer_of(ledger("worker", "ask", "what is up?", "--assignee", "w"), fleet)
+    assert (ran.returncode, ran.stdout) == (1, "\n")
+    assert ran.stderr.startswith("error: 429: come back\nsession_id: ")
+
+
+def test_what_would_end_a_program_settles_nothing(bound, foreign, caplog):
+    """The seat's thread goes on, and the run ends with 1."""
+
+    def leave(*_):
+        raise SystemExit(0)
+
+    _, frame, identity = bound
+    assert serve(leave, frame, identity).code == 1
+    assert "SystemExit" in caplog.text
+
+
+@pytest.fixture
+def taking(fleet):
+    """An owner that takes submissions, and a claim's frame."""
+    return Owner(lambda *_: None, assignee="w", home=fleet.home), Frame.of("do it", hold(fleet).environment())
+
+
+def test_nothing_is_taken_for_a_client_that_is_gone(taking, fleet):
+    """No binding, and no turn."""
+    owner, frame = taking
+    ((pid, tick),) = owner.identity.processes
+    for asked in (frame, Frame.of("what is up?", {})):
+        with pytest.raises(Forbidden, match=f"process {pid} is gone"):
+            owner.submit("r1", asked, Client(pid, tick + 1))
+        assert owner.known("r1") is None
+    assert "worker_bound" not in fleet.kinds(frame.claim.task)
+
+
+def test_a_client_that_goes_while_it_is_admitted_gets_no_turn(taking, monkeypatch):
+    """It is looked at again before its submission is queued."""
+    owner, frame = taking
+    looks = iter([True, False])
+    monkeypatch.setattr(Client, "lives", property(lambda _: next(looks)))
+    with pytest.raises(Forbidden):
+        owner.submit("r1", frame, Client(1, 1))
+    assert owner.known("r1") is None
+
+
+def test_an_admission_that_takes_long_keeps_nobody_in_line(taking, monkeypatch):
+    """Another claim's is not now, before its client gives up; a question needs none."""
+    owner, frame = taking
+    ((pid, tick),) = owner.identity.processes
+    go, begun = Event(), Event()
+
+    def admit_slowly(*_):
+        begun.set()
+        go.wait(10)
+        raise NotNow("paused")
+
+    monkeypatch.setattr("kanban.worker.admitting.admit", admit_slowly)
+    monkeypatch.setattr("kanban.worker.owner._LINE", 0.05)
+
+    def submit():
+        with suppress(NotNow):
+            owner.submit("r1", frame, Client(pid, tick))
+
+    thread = Thread(target=submit)
+    thread.start()
+    assert begun.wait(10)
+    with pytest.raises(NotNow, match="busy"):
+        owner.submit("r2", frame, Client(pid, tick))
+    assert owner.submit("r3", Frame.of("what is up?", {}), Client(pid, tick)).state == "queued"
+    go.set()
+    thread.join()
 
 
 class Door(BaseHTTPRequestHandler):

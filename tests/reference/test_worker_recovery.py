@@ -12,12 +12,13 @@ from hypothesis import strategies as st
 from kanban.worker import recovery
 from kanban.worker.exits import Credentials
 from kanban.worker.face import Worker
-from kanban.worker.nudge import LONGEST_ERROR, recovery_nudge
+from kanban.worker.nudge import LONGEST_ERROR, in_a_line, recovery_nudge
 from kanban.worker.proof import Live, Lost, Reason
 from kanban.worker.recovery import recover
 from kanban.worker.result import Status, TurnResult, result_of
 from kanban.worker.turns import run_turns
 from ledger.clock import SECOND
+from ledger.recorded import check_text
 from tests.reference.workers import (
     BILLING,
     CARRIER,
@@ -193,6 +194,21 @@ def test_the_nudge_tells_the_failure_in_one_line(said, shown):
     text = recovery_nudge(CARRIER, result_of({"failed": True} | said), 1, 3)
     assert shown in text
     assert "\n" not in text
+
+
+@given(st.text(st.characters(exclude_categories=()) | st.sampled_from("\0\ud800\udfff"), max_size=LONGEST_ERROR + 9))
+def test_law_whatever_was_said_can_be_stored_and_be_an_argument(said):
+    """RULES §10: one line of a bounded length, without a NUL or a lone surrogate."""
+    line = in_a_line(CARRIER, said)
+    check_text("reason", line)
+    assert line.encode().decode() == line
+    assert (len(line) <= LONGEST_ERROR, line.splitlines() in ([], [line])) == (True, True)
+
+
+@pytest.mark.parametrize("said", [10**400, float("inf"), float("-inf"), float("nan"), True, "9", None])
+def test_a_reset_that_is_no_instant_is_none(said):
+    """A number that no clock shows says nothing."""
+    assert result_of({"failed": True, "failure_resets_at": said}).resets_at is None
 
 
 def test_the_nudge_without_a_card_is_worded_neutrally():
