@@ -17,6 +17,7 @@ TIMEOUT: float = 300
 LARGEST_VERDICT: Final = 64 * 1024
 """Bytes: what a judge prints beyond that is no verdict."""
 _PAUSE: Final = 0.01  # seconds
+_READS: Final = 16  # of what a pipe holds, between two looks at the process
 
 
 class Ruling(StrEnum):
@@ -101,21 +102,39 @@ def _asked_of(command: tuple[str, ...], asked: Asked, environ: Mapping[str, str]
 def _ran(command: tuple[str, ...], question: bytes, environ: Mapping[str, str]) -> tuple[int | None, bytes, bytes]:
     """The code of *command*, none where it had to be killed, and the beginning of what it wrote.
 
-    Through files: what it started and left behind holds nobody up. It stays in the group of whoever asks, so that a
-    stop reaches it too.
+    What it started and left behind holds nobody up, and has nobody to write to. It stays in the group of whoever asks,
+    so that a stop reaches it too.
     """
-    with TemporaryFile() as told, TemporaryFile() as said, TemporaryFile() as aside:
+    said = aside = b""
+    with TemporaryFile() as told:
         told.write(question)
         told.seek(0)
-        child = subprocess.Popen(command, stdin=told, stdout=said, stderr=aside, env=environ)
+        child = subprocess.Popen(command, stdin=told, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environ)
+    assert child.stdout is not None
+    assert child.stderr is not None
+    deadline = time.monotonic() + TIMEOUT
+    with child.stdout as out, child.stderr as complaints:
         try:
-            deadline = time.monotonic() + TIMEOUT
-            while (code := child.poll()) is None and time.monotonic() < deadline:
-                if os.fstat(said.fileno()).st_size > LARGEST_VERDICT:
-                    break
+            while True:
+                code = child.poll()  # before its last words are read
+                said, aside = _more(out.fileno(), said), _more(complaints.fileno(), aside)
+                if code is not None or len(said) > LARGEST_VERDICT or time.monotonic() >= deadline:
+                    return code, said, aside
                 time.sleep(_PAUSE)
         finally:
             child.kill()
             child.wait()
-        first, other = (os.pread(file.fileno(), LARGEST_VERDICT + 1, 0) for file in (said, aside))
-        return code, first, other
+
+
+def _more(pipe: int, known: bytes) -> bytes:
+    """*known* and what *pipe* holds now, up to a byte more than a verdict may have; the rest is let go."""
+    os.set_blocking(pipe, False)
+    for _ in range(_READS):
+        try:
+            read = os.read(pipe, LARGEST_VERDICT)
+        except BlockingIOError:
+            break
+        if not read:
+            break
+        known = (known + read)[: LARGEST_VERDICT + 1]
+    return known
