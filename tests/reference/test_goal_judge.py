@@ -1,5 +1,6 @@
 """A judge that is a command: what it gets, what it may print, and all that is no verdict."""
 
+import contextlib
 import json
 import os
 import signal
@@ -7,9 +8,10 @@ import sys
 
 import pytest
 
+from kanban.processes import start_tick
 from kanban.worker import verdict as verdicts
 from kanban.worker.verdict import Asked, JudgeFailed, Ruling, Verdict, judge_of, verdict_of
-from tests.fleets import sh
+from tests.fleets import sh, until
 
 ASKED = Asked("t_1", "Mend the roof\n\nIt leaks “here”.", "I did\nit", 2, 20)
 
@@ -103,6 +105,30 @@ def test_what_a_judge_left_behind_delays_no_verdict(tmp_path, monkeypatch):
     verdict = judged(f"""sleep 60 & echo $! > {tmp_path}/left; echo '{{"verdict": "done"}}'""")
     os.kill(int((tmp_path / "left").read_text()), signal.SIGKILL)
     assert verdict.ruling == Ruling.DONE
+
+
+@pytest.mark.parametrize(("aside", "told"), [("", None), (">&2", Ruling.DONE)])
+def test_what_a_judge_left_behind_has_nobody_to_write_to(tmp_path, aside, told):
+    """A flood that outlives its judge ends by itself, and fills no disk."""
+    script = f"""yes {aside} & echo $! > {tmp_path}/left; sleep 0.1; echo '{{"verdict": "done"}}'"""
+    if told is None:
+        with pytest.raises(JudgeFailed, match="printed more than"):
+            judged(script)
+    else:
+        assert judged(script).ruling == told
+    left = int((tmp_path / "left").read_text())
+    try:
+        until(lambda: start_tick(left) is None)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(left, signal.SIGKILL)
+
+
+def test_a_judge_may_complain_at_length(monkeypatch):
+    """What it says aside is read and let go, so that it is not held up."""
+    monkeypatch.setattr(verdicts, "TIMEOUT", 5)
+    script = """head -c 1000000 /dev/zero >&2; echo '{"verdict": "done"}'"""
+    assert judged(script).ruling == Ruling.DONE
 
 
 def test_a_judge_that_is_not_there_gives_no_verdict(tmp_path):
