@@ -15,7 +15,12 @@ from typing import Any, Final
 
 from benchmarks.measure import Side
 
-PEERS: Final = {"hermes-agent": "0.19.0", "eventsourcing": "9.5.6"}
+PEERS: Final = {
+    "hermes-agent": ("hermes-agent==0.19.0",),
+    "eventsourcing": ("eventsourcing==9.5.6",),
+    "queues": ("procrastinate==3.10.0", "pgqueuer==1.6.0", "asyncpg==0.32.0", "psycopg[binary,pool]==3.3.9"),
+}
+"""An environment each, and what is installed there."""
 _HERE: Final = Path(__file__).resolve().parent
 
 
@@ -71,6 +76,11 @@ class Peers:
         """The eventsourcing library on its SQLite recorder."""
         return Peer(environment(self.root, "eventsourcing"), "peer_eventsourcing.py", self.root / "eventsourcing-home")
 
+    @cached_property
+    def queues(self) -> Peer:
+        """Two job queues on PostgreSQL."""
+        return Peer(environment(self.root, "queues"), "peer_queues.py", self.root / "queues-home")
+
 
 @contextmanager
 def peers_in(root: Path) -> Iterator[Peers]:
@@ -86,12 +96,12 @@ def peers_in(root: Path) -> Iterator[Peers]:
 
 def environment(root: Path, name: str) -> Path:
     """The interpreter of the environment of *name*, made if it is not there, with the SQLite that the ledger uses."""
-    folder, stamp = root / name, root / name / f".{PEERS[name]}"
+    folder, stamp = root / name, root / name / f".{PEERS[name][0]}"
     python = folder / "bin" / "python"
     if not stamp.exists():
         print(f"making {folder}", file=sys.stderr)
         subprocess.run([sys.executable, "-m", "venv", folder], check=True)
-        wanted = [f"{name}=={PEERS[name]}", f"pysqlite3=={version('pysqlite3')}"]
+        wanted = [*PEERS[name], f"pysqlite3=={version('pysqlite3')}"]
         pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, *wanted], check=True, stdout=sys.stderr)
         stamp.touch()

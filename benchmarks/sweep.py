@@ -38,6 +38,7 @@ from kanban.folders import make_private, run_folder
 from kanban.processes import Process, ProcessTable, start_tick
 from ledger.clock import system_clock
 from ledger.database import writing
+from ledger.store import head
 from projections import leases
 from projections.policy import Policy
 
@@ -69,7 +70,7 @@ class Idle:
         seconds = 0.0
         for turn in range(TICKS):
             with writing(self.worker.engine) as tx:
-                task, run = min((each.task, each.run) for each in Desk(tx, "default", 0).live())
+                task, run = min((each.task, each.run) for each in Desk(tx, "default", head(tx, "default"), 0).live())
                 leases.renew(tx, "default", task, run, until=UNTIL, beat=turn)
             seconds += spent(self._tick, cpu)
         return seconds / TICKS

@@ -12,7 +12,22 @@ from typing import Annotated, Any
 
 import typer
 
-from cli import __version__, cards, care, demo, look, operate, owner, policies, store, work, worker
+from cli import (
+    __version__,
+    audit,
+    cards,
+    care,
+    chain,
+    copying,
+    demo,
+    look,
+    operate,
+    owner,
+    policies,
+    store,
+    work,
+    worker,
+)
 from cli.argv import asks_for, first_word, hoist
 from cli.errors import ERROR, INTERRUPTED, OK, PIPE_CLOSED, tell
 from cli.output import Out, print_error
@@ -25,11 +40,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 120},
 )
-for group in (store.top, demo.app, care.app, cards.app, work.app, look.app, operate.app, owner.app, policies.app):
+for group in (
+    store.top, demo.app, care.app, cards.app, work.app, look.app, operate.app, chain.app, copying.app, owner.app,
+    policies.app,
+):  # fmt: skip
     app.add_typer(group)
 app.add_typer(store.config, name="config")
 app.add_typer(store.db, name="db")
+app.add_typer(copying.imports, name="import")
 app.add_typer(worker.app, name="worker")
+app.add_typer(audit.app, name="audit")
 
 
 def _version(asked: bool) -> None:
@@ -44,7 +64,12 @@ def start(
     *,
     board: Annotated[str | None, typer.Option(help="The board.  [default: default]", show_default=False)] = None,
     database: Annotated[
-        str | None, typer.Option(metavar="URL", help="The store, as sqlite:////path/to/ledger.db.", show_default=False)
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="The store: sqlite:////path/to/ledger.db or postgresql+psycopg://USER@HOST/NAME.",
+            show_default=False,
+        ),
     ] = None,
     config: Annotated[
         Path | None, typer.Option(metavar="FILE", help="A file of settings that beats the others.", show_default=False)

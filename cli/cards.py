@@ -20,6 +20,10 @@ Workspace = Annotated[
     str | None,
     typer.Option(metavar="scratch|dir:PATH|worktree:REPO", help="Where its runs work.", show_default=False),
 ]
+Where = Annotated[
+    str | None,
+    typer.Option(metavar="HOST", help="Run it there alone: a host's id or node name.", show_default=False),
+]
 MaxTurns = Annotated[
     int | None,
     typer.Option(
@@ -50,6 +54,7 @@ def create(
     workspace: Workspace = None,
     goal: Annotated[bool, typer.Option("--goal", help="Go on turn by turn until a judge says it is done.")] = False,
     goal_max_turns: MaxTurns = None,
+    host: Where = None,
     label: Labels = None,
     tenant: Tenant = None,
     key: Annotated[
@@ -76,6 +81,7 @@ def create(
         workspace=workspace or "scratch",
         goal_max_turns=_turns(goal, goal_max_turns),
         lane="triage" if triage else "work",
+        host=none_or(host),
         key=key,
         blocked=blocked,
     )
@@ -192,9 +198,11 @@ def schedule(
     from ledger.clock import rfc3339
 
     call = call_of(ctx)
-    at = parse_time(" ".join(when), call.board.clock(), zone())
+    with call.board.look() as desk:
+        now = desk.now
+    at = parse_time(" ".join(when), now, zone())
     notes = [f"understood as {rfc3339(at)}, {zoned(show_local(at, zone()))}"]
-    if at <= call.board.clock():
+    if at <= now:
         notes.append("that is in the past: it can be claimed at once")
     call.answer(call.board.schedule(task, at, reason=reason, force=force), notes=notes, understood=rfc3339(at))
 

@@ -122,14 +122,30 @@ def log(
 
 
 @verb(app)
-def stats(ctx: typer.Context) -> None:
-    """Count the board: cards by status, live runs, what could be claimed, and when each host last swept."""
+def stats(
+    ctx: typer.Context,
+    *,
+    between: Annotated[
+        tuple[str, str] | None,
+        typer.Option(
+            metavar="FROM TO",
+            help="The flow from one position or time of the log to another.  [default: the last 30 days]",
+            show_default=False,
+        ),
+    ] = None,
+) -> None:
+    """Count the board: cards by status, live runs, each host's last sweep; what was done, how fast and at what cost."""
+    from cli import flow
+    from cli.places import mark
+
     call = call_of(ctx)
-    found = call.questions.stats()
+    marks = None if between is None else (mark(between[0]), mark(between[1]))
+    found = {**call.questions.stats(), "flow": call.questions.flow(marks)}
     if call.out.json:
         call.out.answer(found)
     else:
         shown.stats(call.out, found)
+        flow.shown(call.out, found["flow"])
 
 
 @verb(app)

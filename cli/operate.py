@@ -75,9 +75,25 @@ def replay(
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Check the shape of every event, too.")] = False,
     no_chain: Annotated[bool, typer.Option("--no-chain", help="Leave out hashes and words: a third faster.")] = False,
+    tried: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--what-if",
+            metavar="LIMIT=N",
+            help="Instead say what another limit would have made of the log, as failure_limit=1; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
 ) -> None:
     """Audit: fold the whole log anew and say what differs from the rules or from what is stored."""
     call = call_of(ctx)
+    if tried:
+        from cli.whatif import try_limits
+
+        if strict or no_chain:
+            raise usage("--what-if looks at no hash and no shape: leave out --strict and --no-chain")
+        try_limits(call, tried, task)
+        return
     with call.out.progress("replaying") as progress:
         found = call.board.replay(task=task, strict=strict, chain=not no_chain, progress=progress)
     if call.out.json:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from cli.output import Out, aligned, clean, clean_lines, fit, local, zoned
 from cli.times import show_age
@@ -12,10 +12,13 @@ if TYPE_CHECKING:
     from ledger.recorded import Recorded
 
 
+REDACTED: Final = "(redacted)"
+
+
 def tasks(out: Out, found: Sequence[dict[str, Any]]) -> None:
     """Cards, one a line."""
     headings = ("CARD", "STATUS", "ASSIGNEE", "PRI", "NOTE", "TITLE")
-    rows = [(t["id"], t["status"], _worker(t), t["priority"] or "", _short(t), t["title"]) for t in found]
+    rows = [(t["id"], t["status"], _worker(t), t["priority"] or "", _short(t), titled(t)) for t in found]
     out.table(headings, rows, empty="no such card")
 
 
@@ -25,7 +28,7 @@ def columns(out: Out, found: Mapping[str, Sequence[dict[str, Any]]]) -> None:
         if not cards:
             continue
         out.line(status)
-        rows = [(card["id"], card["title"], _worker(card), card["priority"] or "", _short(card)) for card in cards]
+        rows = [(card["id"], titled(card), _worker(card), card["priority"] or "", _short(card)) for card in cards]
         for line in aligned(rows):
             out.line(fit(f"  {line}"))
     if not any(found.values()):
@@ -35,7 +38,7 @@ def columns(out: Out, found: Mapping[str, Sequence[dict[str, Any]]]) -> None:
 def card(out: Out, found: dict[str, Any]) -> None:
     """One card whole."""
     task = found["task"]
-    out.line(f"{task['id']}  {clean(task['title'])}")
+    out.line(f"{task['id']}  {clean(titled(task))}")
     _fields(out, task)
     for line in clean_lines(task["body"] or ""):
         out.line(f"  {line}")
@@ -46,7 +49,7 @@ def card(out: Out, found: dict[str, Any]) -> None:
         runs(out, found["runs"], indent="  ")
     for comment in found["comments"]:
         out.line(f"\n{clean(comment['actor']['name'])} said, {local(comment['at'])}:")
-        for line in clean_lines(comment["body"] or "(redacted)"):
+        for line in clean_lines(comment["body"] or REDACTED):
             out.line(f"  {line}")
     rows = [
         (e["position"], local(e["at"]), e["kind"], e["run"], e["outcome"], e["actor"]["name"]) for e in found["events"]
@@ -55,14 +58,36 @@ def card(out: Out, found: dict[str, Any]) -> None:
 
 
 def why(out: Out, found: dict[str, Any]) -> None:
-    """The reasons, the rules and positions that they rest on, and what to run next."""
+    """The reasons and their rules, the events that prove them, the way to what must happen first, what to run next."""
     out.line(f"{found['task']} is {found['status']}")
     for ground in found["because"]:
-        places = ", ".join(map(str, ground["positions"]))
-        rests = f"   positions {places}" if places else ""
-        out.line(f"  - {clean(ground['text'])}   RULES {ground['rule']}{rests}")
+        out.line(f"  - {_ground(ground)}")
+    for proof in found["proof"]:
+        if proof["events"]:
+            rests = ", ".join(map(_placed, proof["events"]))
+            out.line(fit(f"  - proof of {proof['about']}: {rests}   RULES {proof['rule']}: {proof['clause']}"))
+    for step in found["chain"][1:]:
+        out.line(f"  → {step['task']} is {step['status']}: {_ground(step)}")
+    if found["also"]:
+        others = ", ".join(f"{other['task']} ({other['status']})" for other in found["also"][:_OTHERS])
+        more = len(found["also"]) - _OTHERS
+        out.line(f"  it also waits for {others}{f' and {more} more' if more > 0 else ''}")
     if found["try"]:
         out.line(f"  try: {found['try']}")
+
+
+_OTHERS = 5
+
+
+def _ground(ground: dict[str, Any]) -> str:
+    places = ", ".join(map(str, ground["positions"]))
+    rests = f"   positions {places}" if places else ""
+    return f"{clean(ground['text'])}   RULES {ground['rule']}{rests}"
+
+
+def _placed(event: dict[str, Any]) -> str:
+    outcome = f" {event['outcome']}" if event["outcome"] else ""
+    return f"{event['position']} {event['kind']}{outcome}"
 
 
 def runs(out: Out, found: Sequence[dict[str, Any]], *, indent: str = "") -> None:
@@ -105,6 +130,11 @@ def events(out: Out, found: Iterable[Recorded]) -> None:
         out.line(fit(_row((*place, event.run, event.outcome, event.actor_name, _said(event)), widths)))
 
 
+def titled(task: Mapping[str, Any]) -> str:
+    """The title of a card, which every card has; once its words are gone, that they are."""
+    return REDACTED if task["title"] is None else str(task["title"])
+
+
 def _row(cells: Sequence[Any], widths: Sequence[int]) -> str:
     return "  ".join(clean(cell).ljust(width) for cell, width in zip(cells, widths, strict=True)).rstrip()
 
@@ -124,6 +154,7 @@ def _fields(out: Out, task: dict[str, Any]) -> None:
         "counters": _counters(task) or None,
         "own limits": _limits(task),
         "goal": f"goes on until a judge agrees, {task['goal_max_turns']} turns a run at most" if task["goal"] else None,
+        "host": task["host"],
         "workspace": task["workspace"],
         zoned("parked until"): local(task["scheduled"]),
         zoned("not before"): local(task["not_before"]),
@@ -188,4 +219,6 @@ def _used(usage: dict[str, Any] | None) -> str:
 
 
 def _said(event: Recorded) -> str:
+    if event.words_text is None:
+        return REDACTED
     return " · ".join(str(value) for value in event.words.values() if value not in (None, "", {}))

@@ -10,23 +10,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cli.wiring import Call, call_of, usage, verb
+from cli.wiring import Call, alone, call_of, verb
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
+
+    from kanban.address import Address
+    from kanban.moving import Moved
 
 top = typer.Typer()
 config = typer.Typer(help="Look at the settings.", rich_markup_mode=None)
 db = typer.Typer(help="Look after the store's tables.", rich_markup_mode=None)
 
 
-@config.callback(invoke_without_command=True)
-@db.callback(invoke_without_command=True)
-def _group(ctx: typer.Context) -> None:
-    if ctx.invoked_subcommand is None:
-        if call_of(ctx).out.json:
-            raise usage("which command?")
-        typer.echo(ctx.get_help())
+for group in (config, db):
+    group.callback(invoke_without_command=True)(alone)
 
 
 @verb(top)
@@ -42,12 +40,32 @@ def init(ctx: typer.Context) -> None:
         template = None if made.template is None else str(made.template)
         shown = {"board": made.board, "board_id": made.board_id, "database": masked(made.url)}
         call.out.answer({**shown, "created": made.new, "config": template})
+        _tell_if_forgotten(call)
         return
     did = "made" if made.new else "is there already; nothing was changed"
     call.out.done(f"board {made.board} {did}: id {made.board_id}, in {masked(made.url)}")
     if made.template is not None:
-        call.out.done(f"settings: {made.template} (everything in it is commented out: say there who works)")
+        call.out.done(f"settings: {made.template} ({_told_in(call.address)}: say there who works)")
+    _tell_if_forgotten(call)
     call.out.note("next: ledger create TITLE --assignee NAME, then ledger sweep --every 5s")
+
+
+def _told_in(at: Address) -> str:
+    flagged = at.loaded.origins["database"] == "--database"
+    return "it names the store; all else in it is commented out" if flagged else "everything in it is commented out"
+
+
+def _tell_if_forgotten(call: Call) -> None:
+    """Say so where a command that does not name the store would look elsewhere."""
+    from kanban.address import address_of
+    from ledger.database import whole
+
+    found = address_of(None, None, actor=None, config=call.config, environ=call.environ)
+    if whole(found.url) != whole(call.address.url):
+        call.out.note(
+            f"note: only --database finds this store: name it in {call.address.home}/ledger.toml (database = …), "
+            "or in LEDGER_DATABASE_URL"
+        )
 
 
 @verb(config, "show")
@@ -85,7 +103,7 @@ def upgrade(
     ctx: typer.Context,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would do.")] = False,
 ) -> None:
-    """Bring the store's tables to this program's revision, in one step; copy the file first."""
+    """Bring the store's tables to this program's revision, in one step; have a copy of the store first."""
     from kanban.worker.carrier import operators_only
     from ledger.errors import StoreOutdated
     from ledger.upgrade import check_revision
@@ -100,6 +118,65 @@ def upgrade(
         except StoreOutdated:
             after = None if dry_run else bring_up(engine)
         _revisions(call, after or found, before=found, dry_run=dry_run)
+
+
+@verb(db)
+def move(
+    ctx: typer.Context,
+    source: Annotated[str, typer.Argument(metavar="SOURCE", help="The store's address.", show_default=False)],
+    target: Annotated[
+        str, typer.Argument(metavar="TARGET", help="An address where nothing is yet.", show_default=False)
+    ],
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would do.")] = False,
+) -> None:
+    """Move the whole store to another database and seal the old one; cut off, the same command goes on."""
+    from kanban.moving import move as carry
+    from kanban.worker.carrier import operators_only
+
+    call = call_of(ctx)
+    operators_only(call.environ, "db move")
+    with call.out.progress("moving") as progress:
+        made = carry(source, target, dry_run=dry_run, progress=progress)
+    if call.out.json:
+        call.out.answer(made.as_json())
+    else:
+        _told(call, made)
+
+
+def _told(call: Call, made: Moved) -> None:
+    for board, end in made.heads.items():
+        call.out.done(f"board {board}, up to position {end.position}, hash {end.hash.hex()}")
+    did = "would be moved" if made.dry_run else "moved" if made.changed else "had been moved already"
+    call.out.done(f"{did} from {made.source} to {made.target}")
+    call.tell(made.notes)
+    if not made.dry_run:
+        call.out.note(f"next: LEDGER_DATABASE_URL, or database in ledger.toml: {made.target}; then ledger resume")
+
+
+@verb(db)
+def grant(
+    ctx: typer.Context,
+    role: Annotated[str, typer.Argument(metavar="ROLE", help="A role of the server.", show_default=False)],
+    *,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only print the statements.")] = False,
+) -> None:
+    """Let a role of a PostgreSQL server do what a worker needs: append, and change nothing that is in the log."""
+    from kanban.roles import grant as give
+    from kanban.worker.carrier import operators_only
+
+    call = call_of(ctx)
+    operators_only(call.environ, "db grant")
+    with _engine(call) as engine:
+        _found(call, engine)
+        statements = give(engine, role, dry_run=dry_run)
+    if call.out.json:
+        call.out.answer({"role": role, "statements": statements, "dry_run": dry_run})
+        return
+    for statement in statements if dry_run else ():
+        call.out.line(f"{statement};")
+    call.out.done(f"the role {role} {'would be' if dry_run else 'is'} a worker's: it may append, and change nothing")
+    call.out.note("next: worker_database in ledger.toml, then ledger doctor")
 
 
 @verb(db)
@@ -129,11 +206,13 @@ def _found(call: Call, engine: Engine) -> str:
     """The revision of the store's tables. Raises `StoreMissing` where there is no ledger in the database."""
     from ledger.database import masked
     from ledger.errors import StoreMissing
-    from ledger.upgrade import revision
+    from ledger.upgrade import check_revision, revision
 
     found = revision(engine)
     if found is None:
         raise StoreMissing(masked(call.address.url), "a database without a ledger in it")
+    if not found.isdecimal():  # it is being moved, or was
+        check_revision(engine, call.address.url)
     return found
 
 

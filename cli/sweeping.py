@@ -55,16 +55,18 @@ class Loop:
         return code
 
     def _tick(self, sweeper: Sweeper) -> Tick:
-        """One tick. In a loop a busy store is a fault of that tick, and the next one tries again."""
+        """One tick. In a loop a store that is busy or away is a fault of that tick, and the next one tries again."""
         from kanban.tick import Tick
-        from ledger.errors import StoreBusy
+        from ledger.clock import system_clock
+        from ledger.errors import StoreBusy, StoreUnreachable
 
         try:
             return sweeper.tick(dry_run=self.dry_run, most=self.most)
-        except StoreBusy as busy:
+        except (StoreBusy, StoreUnreachable) as fault:
             if self.every is None and not self.until_idle:
                 raise
-            return Tick(sweeper.shop.clock(), skipped="store busy", errors=[{"task": None, "error": str(busy)}])
+            why = "store busy" if isinstance(fault, StoreBusy) else "store unreachable"
+            return Tick(system_clock(), skipped=why, errors=[{"task": None, "error": str(fault)}])
 
     def _is_last(self, tick: Tick) -> bool:
         return tick.idle if self.until_idle else self.every is None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -16,6 +17,7 @@ from typer.core import TyperCommand
 from cli.errors import ClickError, UsageError
 from cli.garbage import resume
 from cli.output import Out, clean
+from cli.shown import titled
 from ledger.errors import InvalidInput, InvalidText, LedgerError
 
 if TYPE_CHECKING:
@@ -120,7 +122,8 @@ class Call:
             self.out.answer({**fields, "notes": told})
             return
         task = answer.task
-        shown = "  ".join(clean(part) for part in (task["id"], task["status"], task["assignee"], task["title"]) if part)
+        parts = (task["id"], task["status"], task["assignee"], titled(task))
+        shown = "  ".join(clean(part) for part in parts if part)
         self.out.done(shown if answer.changed else f"{shown}  (nothing changed)")
         self.tell(told)
 
@@ -144,6 +147,14 @@ def verb(app: typer.Typer, name: str | None = None) -> Callable[[Callable[P, R]]
         return app.command(name or command.__name__, cls=Checked, epilog=EPILOG)(command)
 
     return register
+
+
+def alone(ctx: typer.Context) -> None:
+    """What a group of commands says where none of them is named."""
+    if ctx.invoked_subcommand is None:
+        if call_of(ctx).out.json:
+            raise usage("which command?")
+        typer.echo(ctx.get_help())
 
 
 class ReaderGone(Exception):
@@ -211,6 +222,18 @@ def needed(text: str | None, what: str) -> str:
     if text is None:
         raise usage(f"{what} is missing")
     return text
+
+
+def text_in(name: str, label: str) -> str:
+    """The text of a file that *label* names, or of stdin (`-`)."""
+    try:
+        raw = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
+    except OSError as fault:
+        raise InvalidInput(f"{label} {name}: {fault.strerror}", remedy="name a file that can be read") from None
+    try:
+        return raw.decode("utf-8")
+    except UnicodeDecodeError:
+        raise InvalidInput(f"{label} {name}: that is not UTF-8 text") from None
 
 
 def none_or(text: str | None) -> str | None:

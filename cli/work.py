@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import json
-import sys
 from decimal import Decimal, InvalidOperation
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
 
 from cli.errors import CONFLICT
 from cli.output import clean, local, zoned
-from cli.wiring import LARGEST, Call, CardId, Force, Reason, call_of, card_and_text, needed, usage, verb
+from cli.wiring import LARGEST, Call, CardId, Force, Reason, call_of, card_and_text, needed, text_in, usage, verb
 from ledger.errors import InvalidInput
 
 app = typer.Typer()
@@ -119,7 +117,7 @@ def complete(
         card,
         summary,
         outcome=outcome,
-        result=None if result is None else _read(result),
+        result=None if result is None else text_in(result, "--result"),
         metadata=None if metadata is None else _parsed(metadata),
         force=force,
         run=run,
@@ -278,18 +276,6 @@ def _money(text: str) -> Decimal:
     if not amount.is_finite() or not 0 <= amount <= LARGEST or len(text) > 40:  # noqa: PLR2004 – longer is no price
         raise InvalidInput(f"--cost {text!r} is no amount", remedy="give a number, as 0.25")
     return amount
-
-
-def _read(name: str) -> str:
-    """The text of a file, or of stdin."""
-    try:
-        raw = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-    except OSError as fault:
-        raise InvalidInput(f"--result {name}: {fault.strerror}", remedy="name a file that can be read") from None
-    try:
-        return raw.decode("utf-8")
-    except UnicodeDecodeError:
-        raise InvalidInput(f"--result {name}: that is not UTF-8 text") from None
 
 
 def _parsed(text: str) -> Any:

@@ -6,8 +6,9 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from kanban.config import Loaded, home_of, load
+from kanban.config import ConfigFault, Loaded, home_of, load
 from ledger.recorded import check_text
 
 
@@ -36,7 +37,38 @@ def address_of(
     chosen = loaded.config
     for field in ("board", "database", "actor"):
         check_text(field, getattr(chosen, field) or "")
-    return Address(home, loaded, chosen.database or f"sqlite:///{home}/ledger.db", chosen.board or "default")
+    return Address(home, loaded, chosen.database or _file_in(home), chosen.board or "default")
+
+
+def _file_in(home: Path) -> str:
+    """The address of a home's own store; what ends a path in an address, or is decoded there, is escaped."""
+    return f"sqlite:///{str(home).replace('%', '%25').replace('?', '%3F')}/ledger.db"
+
+
+def address_for_workers(url: str, own: str | None) -> str:
+    """The address, whole, that workers of the store at *url* are given: *own* is `worker_database`, or none.
+
+    No password of the operator's environment goes into theirs. Raises `ConfigFault` where it is of another store.
+    """
+    from sqlalchemy import make_url
+
+    from ledger.database import is_postgres, whole
+
+    ours = whole(url)
+    if own is None:
+        return ours
+    if not (is_postgres(url) and is_postgres(own)):
+        raise ConfigFault("worker_database is for a store on a server, and names one", remedy=_MEND)
+    theirs, given_alone = make_url(whole(own)), make_url(own)
+    here, there = (address.database or address.query.get("dbname") for address in (make_url(ours), theirs))
+    if here != there:
+        raise ConfigFault(f"worker_database is of database {there}, and the store is {here}", remedy=_MEND)
+    if "password" not in given_alone.query:
+        theirs = theirs.difference_update_query(["password"])
+    return theirs.render_as_string(hide_password=False)
+
+
+_MEND: Final = "mend worker_database in ledger.toml, or LEDGER_WORKER_DATABASE_URL"
 
 
 def _here() -> Path:

@@ -1,5 +1,6 @@
 """A copy of the whole store, taken while others write: one snapshot, verified before it has its name.
 
+It is one SQLite file, whatever database the store is in, and may be restored into either.
 Until then it lies beside the target under a name that begins with a dot, so whatever dies in between leaves no half
 copy that could be mistaken for one.
 """
@@ -15,12 +16,15 @@ from glob import escape
 from pathlib import Path
 from typing import Any, Final
 
-from kanban.soundness import Progress, heads_of, verify
+from sqlalchemy import Engine
+
+from kanban.soundness import Progress, heads_of, part, verify
 from ledger.copies import BESIDE, settled, write_copy
-from ledger.database import reading, sqlite_path
+from ledger.database import is_postgres, reading, serves_hosts, sqlite_path
 from ledger.errors import InvalidInput, LedgerError, NotFound, StoreFull, UnknownBoard
 from ledger.store import Head
 from ledger.upgrade import open_store
+from projections.carried import write_out
 
 _LEFT_BEHIND: Final = 3600  # seconds without a write after which nobody is at a draft any more
 
@@ -51,16 +55,15 @@ def backup(url: str, board: str, file: Path, *, force: bool = False, progress: P
 
     Raises `CopyThere` unless *force*; `CopyUnsound` if what was copied does not verify: then *file* is as it was.
     """
-    store = sqlite_path(url).resolve()
-    _check_target(file, store, force=force)
+    _check_target(file, None if is_postgres(url) else sqlite_path(url).resolve(), force=force)
     engine = open_store(url)
     try:
         with reading(engine) as tx:
             if board not in heads_of(tx):
                 raise UnknownBoard(board)
         with drafted(file) as draft:
-            write_copy(engine, draft)
-            sound = verify(draft, name=file, progress=progress)
+            rest = _write(engine, draft, progress)
+            sound = verify(draft, name=file, progress=rest)
             settled(draft)
             _publish(draft, file, force=force)
     except StoreFull as fault:
@@ -68,6 +71,15 @@ def backup(url: str, board: str, file: Path, *, force: bool = False, progress: P
     finally:
         engine.dispose()
     return Copied(file, sound.heads, sound.doubts)
+
+
+def _write(engine: Engine, draft: Path, progress: Progress) -> Progress:
+    """Copy the store into *draft*; who hears of what comes after that."""
+    if not serves_hosts(engine):
+        write_copy(engine, draft)
+        return progress
+    write_out(engine, draft, progress=part(progress, 0, of=2))
+    return part(progress, 1, of=2)
 
 
 def place_of(heads: Mapping[str, Head], board: str) -> dict[str, Any]:
@@ -91,8 +103,8 @@ def drafted(file: Path) -> Iterator[Path]:
             Path(f"{draft}{suffix}").unlink(missing_ok=True)
 
 
-def _check_target(file: Path, store: Path, *, force: bool) -> None:
-    if file.resolve() in {Path(f"{store}{suffix}") for suffix in ("", ".gate", *BESIDE)}:
+def _check_target(file: Path, store: Path | None, *, force: bool) -> None:
+    if store is not None and file.resolve() in {Path(f"{store}{suffix}") for suffix in ("", ".gate", *BESIDE)}:
         raise InvalidInput(f"{file} is the store itself", remedy="choose another name for the copy")
     for beside in (Path(f"{file}{suffix}") for suffix in BESIDE):
         if os.path.lexists(beside):

@@ -8,27 +8,31 @@ with Board.open("sqlite:////srv/ledger.db") as board:
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 from kanban import commands as c
+from kanban.batches import Batches
 from kanban.hosts import default_cap
 from kanban.refusals import Forbidden
 from kanban.session import Answer
 from kanban.verbs import Verbs
 from kanban.worker.carrier import operators_only
+from ledger.errors import UnknownTask
 from projections import read_models
 from projections.budgets import lift
 from projections.policy import Policy
 
 if TYPE_CHECKING:
+    from kanban.redacting import Gone
     from kanban.sweep import Sweeper
     from kanban.tick import Tick
     from projections.replay import Replay
+    from projections.tried import Tried
 
 
-class Board(Verbs):
+class Board(Verbs, Batches):
     """One board of one store, as an operator, a worker or a dashboard uses it.
 
     Inside a worker's environment every act is that worker's (RULES §8). Refusals are raised as typed errors; see
@@ -61,12 +65,15 @@ class Board(Verbs):
     @cached_property
     def sweeper(self) -> Sweeper:
         """This host's dispatcher of the board; it lives as long as this value, to reap what it starts."""
+        from kanban.address import address_for_workers
         from kanban.starting import Shop
         from kanban.sweep import Sweeper
 
         if self.own is not None:
             raise Forbidden("a worker does not sweep", task=self.own[0], remedy="run ledger sweep as an operator")
         config = self.loaded.config
+        if config.worker_database is not None:
+            address_for_workers(self.url, config.worker_database)  # refused now, not at each card
         shop = Shop(
             engine=self.engine,
             board=self.name,
@@ -76,6 +83,7 @@ class Board(Verbs):
             url=self.url,
             environ=self.environ,
             log_limit=config.log_limit,
+            worker_url=config.worker_database,
         )
         return Sweeper(shop, dict(config.assignees), config.max_running or default_cap())
 
@@ -96,6 +104,29 @@ class Board(Verbs):
         from projections.replay import replay
 
         return replay(self.engine, self.name, task=task, until=until, strict=strict, chain=chain, progress=progress)
+
+    def what_if(self, limits: Mapping[str, int | None], *, task: str | None = None, until: int | None = None) -> Tried:
+        """What other *limits* would have made of the log up to *until*: see `projections.whatif.what_if`.
+
+        Raises `InvalidInput` for a limit that cannot be tried, `UnknownTask`.
+        """
+        from projections.facts import facts_of
+        from projections.whatif import what_if
+
+        with self.look() as desk:
+            if task is not None and desk.task(task) is None:
+                raise UnknownTask(task)
+            return what_if(facts_of(desk.tx, self.name, until=until), limits, task=task)
+
+    def redact(self, position: int, *, reason: str | None = None, thoroughly: bool = True) -> Gone:
+        """Delete the words of the event at *position* for good; chain and proofs still hold (RULES §10).
+
+        *thoroughly*: the store is written anew, so that no page keeps a trace; that takes as long as a backup.
+        Raises `UnknownPosition`, `NoWords`.
+        """
+        from kanban.redacting import redact_on
+
+        return redact_on(self, position, reason, thoroughly=thoroughly)
 
     def rebuild(self) -> int:
         """Fold the projections anew beside the old ones and swap them; the position they stand at."""

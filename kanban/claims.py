@@ -24,6 +24,7 @@ from ledger.errors import InvalidInput
 from ledger.events import Actor, Cap, WorkerBound
 from ledger.prepared import Prepared
 from ledger.recorded import Draft
+from ledger.store import by_command
 from projections import tables
 from projections.run import Binding
 from projections.task import Task
@@ -31,13 +32,18 @@ from projections.task import Task
 
 @dataclass(frozen=True, slots=True)
 class HandClaim:
-    """What a claim by hand asks for; without *task* the next card (of *assignee*, if given); *pid* is bound."""
+    """What a claim by hand asks for; without *task* the next card (of *assignee*, if given); *pid* is bound.
+
+    *lock* is the run's, should it be granted; *command_id* tells a repetition, where an answer can be lost.
+    """
 
     task: str | None
     assignee: str | None
     pid: int | None
     worker_caps: Mapping[str, int | None]
     """The assignees' own caps, as far as this host's configuration knows them."""
+    lock: str
+    command_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,16 +81,34 @@ def seen_gone(tx: Connection, board: str, task: str | None, host: Host) -> froze
     return frozenset(each.key for each in spawned if not table.members(each.group, host))
 
 
+def claim_all(
+    desk: Desk, asks: Iterable[HandClaim], actor: Actor, host: Host, gone: frozenset[Key] | None
+) -> list[Granted]:
+    """The claims of *asks*, as many as there are cards for; raises as `claim_by_hand` where that is none."""
+    found: list[Granted] = []
+    for ask in asks:
+        try:
+            found.append(claim_by_hand(desk, ask, actor, host, gone))
+        except NothingToDo:
+            if not found:
+                raise
+            break
+    return found
+
+
 def claim_by_hand(desk: Desk, ask: HandClaim, actor: Actor, host: Host, gone: frozenset[Key] | None) -> Granted:
     """Open a run for the caller. Raises `Taken`, `NotClaimable`, `Paused`, `NothingToDo`; one transaction.
 
     *gone* is what `seen_gone` saw, or none where in this very transaction nothing `may_linger`.
     """
+    earlier = None if ask.command_id is None else by_command(desk.tx, desk.board, ask.command_id)
+    if earlier is not None and earlier.run is not None:
+        return Granted(earlier.task, earlier.run, ask.lock, earlier.facts["lease_until"])
     ending = frozenset() if gone is None else _ending_cards(desk, ask.task, host, gone)
     if ask.task is not None:
         return _claim(desk, known(desk, ask.task), ask, (actor, host), ending)
     refused: Paused | None = None
-    for task in _next(desk, ask, host.id):
+    for task in _next(desk, ask, host):
         try:
             return _claim(desk, task, ask, (actor, host), ending)
         except Paused as pause:
@@ -94,8 +118,8 @@ def claim_by_hand(desk: Desk, ask: HandClaim, actor: Actor, host: Host, gone: fr
     raise refused or NothingToDo(ask.assignee)
 
 
-def _next(desk: Desk, ask: HandClaim, host: str) -> Iterable[Task]:
-    for task in snapshot.candidates(desk.tx, desk.board, desk.now, host):
+def _next(desk: Desk, ask: HandClaim, host: Host) -> Iterable[Task]:
+    for task in snapshot.candidates(desk.rows, desk.board, desk.now, host.names):
         if ask.assignee is None or task.worker in {ask.assignee, None}:
             yield task
 
@@ -105,15 +129,13 @@ def _claim(desk: Desk, task: Task, ask: HandClaim, by: tuple[Actor, Host], endin
     worker = claimant(task, ask.assignee, actor)
     caps = _caps(desk, worker, ask.worker_caps.get(worker))
     refuse(desk, task, worker, host.id, caps, ending=task.id in ending)
-    lock = ids.lock()
-    event = claimed(
-        desk, task, by="hand", worker=worker, lock_hash=ids.lock_hash(lock), host=host.id, boot=host.boot, caps=caps
-    )
+    hashed = ids.lock_hash(ask.lock)
+    event = claimed(desk, task, by="hand", worker=worker, lock_hash=hashed, host=host.id, boot=host.boot, caps=caps)
     drafts = [Draft.of(task.id, event, actor)]
     if ask.pid is not None:
         drafts.append(Draft.of(task.id, _binding(event.run, ask.pid, host), actor))
-    desk.write(Decision(tuple(drafts)))
-    return Granted(task.id, event.run, lock, event.lease_until)
+    desk.write(Decision(tuple(drafts)), command_id=ask.command_id)
+    return Granted(task.id, event.run, ask.lock, event.lease_until)
 
 
 def claimant(task: Task, assignee: str | None, actor: Actor) -> str:
@@ -136,7 +158,7 @@ def _ending_cards(desk: Desk, task: str | None, host: Host, gone: frozenset[Key]
 
     It has ended, its lease stands, and nobody saw it gone: one that ended between look and lock was seen alive.
     """
-    spawned = _spawned(desk.tx, desk.board, task, host)
+    spawned = _spawned(desk.rows, desk.board, task, host)
     return frozenset(each.key[0] for each in spawned if each.ended and each.key not in gone)
 
 

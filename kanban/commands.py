@@ -187,6 +187,12 @@ class SetPolicy:
     changes: Mapping[str, int | None]
 
 
+@dataclass(frozen=True, slots=True)
+class Redact:
+    position: int
+    reason: str | None = None
+
+
 BoardCommand = Pause | Resume | SetPolicy
 CardCommand = (
     Create
@@ -239,6 +245,9 @@ class View(Protocol):
 
     def completion(self, task: str) -> Recorded | None:
         """The card's last `completed`."""
+
+    def redacts(self, event: Recorded) -> bool:
+        """Whether a `redacted` in its stream names *event*."""
 
     def created_with(self, key: str) -> Recorded | None:
         """The `created` that carries the idempotency *key*, whatever became of its card."""
@@ -301,6 +310,9 @@ class Ahead:
 
     def completion(self, task: str) -> Recorded | None:
         return self.view.completion(task)
+
+    def redacts(self, event: Recorded) -> bool:
+        return self.view.redacts(event)
 
     def created_with(self, key: str) -> Recorded | None:
         return self.view.created_with(key)

@@ -43,6 +43,7 @@ ENVIRONMENT = MappingProxyType(
     {
         "board": "LEDGER_BOARD",
         "database": "LEDGER_DATABASE_URL",
+        "worker_database": "LEDGER_WORKER_DATABASE_URL",
         "actor": "LEDGER_ACTOR",
         "max_running": "LEDGER_MAX_RUNNING",
     }
@@ -132,8 +133,8 @@ def values(loaded: Loaded) -> dict[str, dict[str, Any]]:
     from ledger.database import masked
 
     shown = {name: getattr(loaded.config, name) for name in Config.model_fields if name != "assignees"}
-    if loaded.config.database is not None:
-        shown["database"] = masked(loaded.config.database)
+    for name in ("database", "worker_database"):
+        shown[name] = None if shown[name] is None else masked(shown[name])
     for assignee in loaded.config.assignees.values():
         for field in ("human",) if assignee.human else ASSIGNEE_KEYS:
             shown[dotted_name(("assignees", assignee.name, field))] = _shown(field, getattr(assignee, field))

@@ -35,7 +35,7 @@ def fault_of(path: Path, text: str, error: ErrorDetails) -> ConfigFault:
     if error["type"] == "value_error":
         said = str(error["ctx"]["error"])
     else:
-        secret = "env" in location[2:3] or location[0] == "database"
+        secret = "env" in location[2:3] or location[0] in {"database", "worker_database"}
         said = f"is {found_value(error['input'], secret=secret)}; wanted {_wanted(location)}"
     return ConfigFault(f"{dotted_name(location)} {said}", file=path, line=_line(text, location))
 

@@ -79,6 +79,15 @@ def _words(command: tuple[str, ...]) -> tuple[str, ...]:
     return command
 
 
+def _hosts(names: tuple[str, ...]) -> tuple[str, ...]:
+    if not names:
+        raise ValueError("names no host: leave it out where every host may start it")
+    for name in names:
+        if not name or not name.isprintable() or " " in name:
+            raise ValueError(f"holds {quoted(name)[:80]}, which is no host's id and no node name")
+    return names
+
+
 def _variables(env: dict[str, str]) -> dict[str, str]:
     for name, value in env.items():
         if not name or "=" in name or "\0" in name:
@@ -93,6 +102,7 @@ _Text = Annotated[str, AfterValidator(_no_nul)]
 _Setting = Annotated[str, AfterValidator(not_blank)]
 _Words = Annotated[tuple[_Text, ...], Field(strict=False), AfterValidator(_words)]  # TOML has lists, not tuples
 _Patterns = Annotated[tuple[Annotated[str, AfterValidator(_pattern)], ...], Field(strict=False)]
+_Hosts = Annotated[tuple[str, ...], Field(strict=False), AfterValidator(_hosts)]
 _Variables = Annotated[dict[str, _Text], AfterValidator(_variables)]
 _Cap = Annotated[int, Field(ge=1, le=LARGEST_CAP)]
 _Bytes = Annotated[int, Field(ge=1, le=_LARGEST_LOG), BeforeValidator(_bytes)]
@@ -121,6 +131,7 @@ class Assignee(BaseModel):
     judge: _Words = Field(default=(), description='a list of texts, as ["python3", "/srv/agents/judge.py"]')
     env: _Variables = Field(default={}, description='a table of texts, as { TOKEN = "{env:TOKEN}" }')
     max_running: _Cap | None = Field(default=None, description=WANTED_CAP)
+    hosts: _Hosts = Field(default=(), description='a list of host ids or node names, as ["gpu1", "gpu2"]')
     human: bool = Field(default=False, description="true or false")
 
     @model_validator(mode="after")
@@ -147,7 +158,12 @@ class Config(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     board: _Setting | None = Field(default=None, description="a text")
-    database: _Setting | None = Field(default=None, description="a text, as sqlite:////path/to/ledger.db")
+    database: _Setting | None = Field(
+        default=None, description="a text, as sqlite:////path/to/ledger.db or postgresql+psycopg://USER@HOST/NAME"
+    )
+    worker_database: _Setting | None = Field(
+        default=None, description="a text, as postgresql+psycopg://worker@db.example/ledger"
+    )
     actor: _Setting | None = Field(default=None, description="a text")
     max_running: _Cap | None = Field(default=None, description=WANTED_CAP)
     log_limit: _Bytes = Field(default=20 * 2**20, description='bytes, 1 to 1 TiB, as 20971520 or "20MiB"')

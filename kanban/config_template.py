@@ -1,5 +1,8 @@
 """The commented `ledger.toml` that `ledger init` writes into a new home."""
 
+from __future__ import annotations
+
+import json
 from typing import Final
 
 TEMPLATE: Final = """\
@@ -10,8 +13,12 @@ TEMPLATE: Final = """\
 # The board that commands speak about.
 #board = "default"
 
-# The store. Without this line it is ledger.db beside this file.
+# The store: a file, or a server as postgresql+psycopg://USER@HOST/NAME. Without this line it is ledger.db beside this
+# file. A password is best kept in ~/.pgpass or PGPASSWORD.
 #database = "sqlite:////path/to/ledger.db"
+
+# Another address of the same store, for workers: with a role that can only append (ledger db grant ROLE).
+#worker_database = "postgresql+psycopg://worker@db.example/ledger"
 
 # Whose name stands on what you do.
 #actor = "dana"
@@ -30,6 +37,7 @@ TEMPLATE: Final = """\
 # resume: how it goes on after a failure that may pass, in the same run and workspace; {prompt} is what it is told then.
 # retry: patterns on the last lines that mean such a failure; without any only the agent's own word does.
 # judge: a command that says after each turn of a card with a goal whether that is met; with resume.
+# hosts: where it may be started: ids or node names of hosts, as ledger doctor tells them; without this line anywhere.
 # env: what the worker's environment holds beside PATH, HOME, LANG, TMPDIR and TERM; {env:NAME} is read when it starts.
 #[assignees.claude]
 #command = ["claude", "-p", "{prompt}"]
@@ -41,6 +49,7 @@ TEMPLATE: Final = """\
 #judge = ["/srv/agents/judge.sh", "make", "test"]
 #env = { ANTHROPIC_API_KEY = "{env:ANTHROPIC_API_KEY}" }
 #max_running = 2
+#hosts = ["gpu1"]
 
 #[assignees.codex]
 #command = ["codex", "exec", "--skip-git-repo-check", "{prompt}"]
@@ -54,3 +63,13 @@ TEMPLATE: Final = """\
 #human = true
 """
 """The ledger.toml of a new home. `#` and a space open prose, `#` alone a setting that can be un-commented."""
+
+_STORE: Final = '#database = "sqlite:////path/to/ledger.db"'
+
+
+def template(database: str | None = None) -> str:
+    """The `ledger.toml` of a new home, which names the store where *database* is its address."""
+    if database is None:
+        return TEMPLATE
+    quoted = json.dumps(database, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML's escapes are JSON's but for it
+    return TEMPLATE.replace(_STORE, f"database = {quoted}")

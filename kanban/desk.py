@@ -6,20 +6,23 @@ lock takes part in one.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Engine, Table, bindparam, delete, select
 
 from ledger.clock import SECOND, Clock
-from ledger.database import hold_board, reading, writing
-from ledger.errors import LedgerError, WrongExpectedVersion
+from ledger.database import reading, savepoint, writing
+from ledger.erasing import erase
+from ledger.errors import LedgerError, StoreUnreachable, WrongExpectedVersion
 from ledger.events import ENDINGS
 from ledger.prepared import Prepared
-from ledger.recorded import Draft, Recorded
-from ledger.store import append, at_position, head, last_of_kind
+from ledger.recorded import Draft, Recorded, parsed
+from ledger.schema import events
+from ledger.store import Head, Log, at_position, last_of_kind, standing
 from projections import leases, tables
 from projections.graph import Link
 from projections.read_models import apply, load_run, load_settings, load_task
@@ -32,6 +35,10 @@ if TYPE_CHECKING:
 
 _SETTLING = frozenset({"completed", "reopened"})
 _TRIES = 3
+PATIENCE: Final = 15.0
+"""Seconds for which a command that has been let in waits for a server that has gone."""
+_LONGEST_NAP: Final = 1.0
+T = TypeVar("T")
 _LATEST = 250_246_800_000 * SECOND  # about the year 9900
 
 
@@ -42,15 +49,34 @@ class ClockBroken(LedgerError):
 class Desk:
     """A board inside one transaction: reads what decisions look at, appends what they come to."""
 
-    def __init__(self, tx: Connection, board: str, now: int) -> None:
-        self.tx = tx
+    def __init__(self, tx: Connection, board: str, found: Head, now: int) -> None:
+        """*found* is where the log ends, and *now* the store's instant, both read in *tx*: see `standing`."""
         self.board = board
-        found = head(tx, board)
-        self._position: int | None = found.position
+        self.rows = tx
+        """The transaction, for what is no event: projections, leases, held reasons."""
+        self._log = Log(tx, board, found)
         self._now = _datable(max(now, found.at))
         self._settings: Settings | None = None
         self._tasks: dict[str, Task | None] = {}
         self._runs: dict[str, dict[int, Run | None]] = {}
+
+    @property
+    def tx(self) -> Connection:
+        """The transaction, with all events in the store that were appended through this desk."""
+        self._log.flush()
+        return self.rows
+
+    @contextmanager
+    def part(self) -> Iterator[None]:
+        """What can fail alone: then nothing is left of it, and everything is read anew."""
+        mark = self._log.mark
+        try:
+            with savepoint(self.rows):
+                yield
+        except BaseException:
+            self._log.back(mark)
+            self.forget()
+            raise
 
     @property
     def now(self) -> int:
@@ -61,25 +87,22 @@ class Desk:
     def settings(self) -> Settings:
         """The board's policy and pauses."""
         if self._settings is None:
-            self._settings = load_settings(self.tx, self.board)
+            self._settings = load_settings(self.rows, self.board)
         return self._settings
 
     @property
     def position(self) -> int:
         """The board's last position as of now."""
-        if self._position is None:
-            self._position = head(self.tx, self.board).position
-        return self._position
+        return self._log.end.position
 
     def task(self, task: str) -> Task | None:
         """The folded card."""
         if task not in self._tasks:
-            self._tasks[task] = load_task(self.tx, self.board, task)
+            self._tasks[task] = load_task(self.rows, self.board, task)
         return self._tasks[task]
 
     def forget(self) -> None:
         """Read everything anew: a savepoint was rolled back, or another connection wrote."""
-        self._position = None
         self._settings = None
         self._tasks.clear()
         self._runs.clear()
@@ -93,21 +116,21 @@ class Desk:
         """The folded run."""
         known = self._runs.setdefault(task, {})
         if run not in known:
-            known[run] = load_run(self.tx, self.board, task, run)
+            known[run] = load_run(self.rows, self.board, task, run)
         return known[run]
 
     def run_by_lock(self, task: str, lock_hash: str) -> Run | None:
         """The card's run that this lock belongs to."""
-        row = _RUN_BY_LOCK.one(self.tx, board=self.board, task=task, lock_hash=lock_hash)
+        row = _RUN_BY_LOCK.one(self.rows, board=self.board, task=task, lock_hash=lock_hash)
         return None if row is None else self.run(task, row[0])
 
     def parents(self, task: str) -> tuple[Link, ...]:
         """The links that the card waits for."""
-        return tuple(Link(*row) for row in _PARENTS.all(self.tx, board=self.board, task=task))
+        return tuple(Link(*row) for row in _PARENTS.all(self.rows, board=self.board, task=task))
 
     def children(self, task: str) -> tuple[Link, ...]:
         """The links of those that wait for the card."""
-        return tuple(Link(*row) for row in _CHILDREN.all(self.tx, board=self.board, task=task))
+        return tuple(Link(*row) for row in _CHILDREN.all(self.rows, board=self.board, task=task))
 
     def event(self, position: int) -> Recorded | None:
         """The event at *position*, with words."""
@@ -117,14 +140,19 @@ class Desk:
         """The card's last `completed`."""
         return last_of_kind(self.tx, self.board, task, "completed")
 
+    def redacts(self, event: Recorded) -> bool:
+        """Whether a `redacted` in its stream names *event*."""
+        redactions = _REDACTIONS.all(self.tx, board=self.board, task=event.task)
+        return any(parsed(facts)["redacts"] == event.position for (facts,) in redactions)
+
     def created_with(self, key: str) -> Recorded | None:
         """The `created` that carries the idempotency *key*."""
-        row = _TASK_BY_KEY.one(self.tx, board=self.board, key=key)
+        row = _TASK_BY_KEY.one(self.rows, board=self.board, key=key)
         return None if row is None else last_of_kind(self.tx, self.board, row[0], "created")
 
     def live(self) -> tuple[Run, ...]:
         """Every open run of the board, as caps count them: one that cannot be read whole keeps its slot."""
-        rows = _LIVE.all(self.tx, board=self.board)
+        rows = _LIVE.all(self.rows, board=self.board)
         return tuple(Run(task, run, by=by, host=host, worker=worker) for task, run, by, host, worker in rows)
 
     def write(self, decision: Decision, *, command_id: str | None = None) -> list[Recorded]:
@@ -134,12 +162,17 @@ class Desk:
             recorded += self._append(task, list(drafts), None if recorded else command_id)
         return recorded
 
+    def flush(self) -> None:
+        """Put the events into the store; `at_desk` does it at the end."""
+        self._log.flush()
+
     def _append(self, task: str, drafts: Sequence[Draft], command_id: str | None) -> list[Recorded]:
         known = self.settings.version if task == "" else self._version(task)
-        appended = append(self.tx, self.board, drafts, expected=known, at=self._now, command_id=command_id)
+        appended = self._log.append(drafts, expected=known, at=self._now, command_id=command_id)
+        if any(event.kind == "redacted" for event in appended):
+            erase(self.tx, self.board, appended)
         runs = self._runs.get(task, {})
-        moved = apply(self.tx, self.board, appended, before=self._tasks.get(task), runs=runs)
-        self._position = appended[-1].position
+        moved = apply(self.rows, self.board, appended, before=self._tasks.get(task), runs=runs)
         if task == "":
             self._settings = None
         if any(event.kind in _SETTLING for event in appended):  # the cards that wait for it have moved
@@ -159,10 +192,10 @@ class Desk:
             return
         if event.kind == "claimed":
             until = event.facts["lease_until"]
-            leases.grant(self.tx, self.board, event.task, event.run, until=until)
-            _UNHOLD.run(self.tx, board=self.board, task=event.task)
+            leases.grant(self.rows, self.board, event.task, event.run, until=until)
+            _UNHOLD.run(self.rows, board=self.board, task=event.task)
         elif event.kind in ENDINGS and not self._keeps_processes(event):
-            leases.release(self.tx, self.board, event.task, event.run)
+            leases.release(self.rows, self.board, event.task, event.run)
 
     def _keeps_processes(self, event: Recorded) -> bool:
         """Whether the ended run's processes may still be there: it was spawned, bound, and ended by a verb."""
@@ -188,6 +221,7 @@ _LINK = select(_LINKS.c.parent, _LINKS.c.child, _LINKS.c.require).where(_LINKS.c
 _PARENTS = Prepared(_LINK.where(_LINKS.c.child == bindparam("task")).order_by(_LINKS.c.parent))
 _CHILDREN = Prepared(_LINK.where(_LINKS.c.parent == bindparam("task")).order_by(_LINKS.c.child))
 _RUN_BY_LOCK = Prepared(select(_RUNS.c.run).where(*_in(_RUNS, "board", "task", "lock_hash")))
+_REDACTIONS = Prepared(select(events.c.facts).where(*_in(events, "board", "task"), events.c.kind == "redacted"))
 _TASK_BY_KEY = Prepared(select(_TASKS.c.task).where(*_in(_TASKS, "board", "key")))
 _UNHOLD = Prepared(delete(_HELD).where(*_in(_HELD, "board", "task")))
 _LIVE = Prepared(
@@ -201,22 +235,34 @@ _LIVE = Prepared(
 def at_desk(engine: Engine, board: str, clock: Clock) -> Iterator[Desk]:
     """The board inside its lock; committed at the end, rolled back on any exception."""
     with writing(engine) as tx:
-        hold_board(tx, board)
-        yield Desk(tx, board, clock())
+        desk = Desk(tx, board, *standing(tx, board, clock, hold=True))
+        yield desk
+        desk.flush()
 
 
 @contextmanager
 def looking(engine: Engine, board: str, clock: Clock) -> Iterator[Desk]:
     """One snapshot of the board, for reading only: nothing can be appended through it."""
     with reading(engine) as tx:
-        yield Desk(tx, board, clock())
+        yield Desk(tx, board, *standing(tx, board, clock))
 
 
-def again(attempt: Any) -> Any:
-    """Run *attempt* until no other writer was there first, three times at most."""
-    for _ in range(_TRIES - 1):
+def again(attempt: Callable[[], T]) -> T:
+    """What *attempt* answers, tried again when another writer was first, and while a server is away for a moment.
+
+    What was cut off may have been done: *attempt* must be able to tell, or be harmless twice. Raises
+    `WrongExpectedVersion` after three times, `StoreUnreachable` once `PATIENCE` is over.
+    """
+    deadline, nap, tries = time.monotonic() + PATIENCE, 0.05, _TRIES
+    while True:
         try:
             return attempt()
         except WrongExpectedVersion:
-            continue
-    return attempt()
+            tries -= 1
+            if tries == 0:
+                raise
+        except StoreUnreachable:
+            if time.monotonic() + nap > deadline:
+                raise
+            time.sleep(nap)
+            nap = min(2 * nap, _LONGEST_NAP)

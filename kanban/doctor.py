@@ -7,15 +7,20 @@ looked at from outside.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from typing import Final
 
-from kanban import doctor_cards, doctor_machine, doctor_runs, doctor_store
+from sqlalchemy import Engine
+
+from kanban import doctor_cards, doctor_machine, doctor_rights, doctor_runs, doctor_server, doctor_store
 from kanban.address import Address
 from kanban.case import Case
 from kanban.findings import Finding, Level, error, short
 from ledger.clock import Clock, system_clock
+from ledger.database import reading
 from ledger.errors import LedgerError
+from ledger.store import instant_of
 
 __all__ = ["Finding", "Level", "examine", "is_broken", "is_unreadable"]
 
@@ -27,18 +32,28 @@ _Check = Callable[[], Iterable[Finding]]
 def examine(at: Address, *, clock: Clock = system_clock) -> list[Finding]:
     """All that can be found out about the store at *at*, and about this machine."""
     case = Case(at, clock())
-    found = _made({check.__name__: partial(check, case) for check in doctor_machine.CHECKS})
+    skipped = doctor_machine.OF_A_FILE if case.served else ()
+    found = _made({check.__name__: partial(check, case) for check in doctor_machine.CHECKS if check not in skipped})
     opened = doctor_store.opened(case)
     found += opened.findings
     if opened.engine is None:
         return found
     try:
-        checks = [*doctor_store.OF_THE_FILE]
-        if not is_unreadable(found):
-            checks += [*doctor_store.OF_THE_LOG, *doctor_runs.CHECKS, *doctor_cards.CHECKS]
+        with reading(opened.engine) as tx:
+            case = replace(case, now=instant_of(tx, clock))
+        checks = _checks(case, readable=not is_unreadable(found))
         return found + _made({check.__name__: partial(check, case, opened.engine) for check in checks})
     finally:
         opened.engine.dispose()
+
+
+def _checks(case: Case, *, readable: bool) -> list[Callable[[Case, Engine], Iterator[Finding]]]:
+    """What is looked at in the store: of another revision only what is the database's own."""
+    checks = [*(doctor_server.CHECKS if case.served else doctor_store.OF_THE_FILE)]
+    if readable:
+        checks += [*doctor_rights.CHECKS] if case.served else []
+        checks += [*doctor_store.OF_THE_LOG, *doctor_runs.CHECKS, *doctor_cards.CHECKS]
+    return checks
 
 
 def is_broken(findings: Iterable[Finding]) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, func, select
+from sqlalchemy import Column, Connection, Engine, func, select
 
 from kanban.case import Case
 from kanban.desk import Desk
@@ -120,16 +120,17 @@ def assignees(case: Case, engine: Engine) -> Iterator[Finding]:
 
 def _waiting(tx: Connection, board: str) -> dict[str | None, list[str]]:
     """The cards that only time or a worker holds back, by worker."""
-    columns = select(CARDS.c.task, CARDS.c.lane, CARDS.c.assignee, CARDS.c.reviewer)
-    rows = tx.execute(
-        columns.where(CARDS.c.board == board, CARDS.c.status.in_(("scheduled", "review", "ready"))).order_by(
-            CARDS.c.created_at, CARDS.c.task
-        )
-    )
     found: dict[str | None, list[str]] = defaultdict(list)
-    for row in rows:
+    for row in _that_wait(tx, board):
         found[row.reviewer if row.lane == "review" else row.assignee].append(row.task)
     return found
+
+
+def _that_wait(tx: Connection, board: str, *more: Column[Any]) -> Iterable[Any]:
+    """The cards that only time, a worker or a host holds back, the oldest first, with what *more* is asked of them."""
+    columns = select(CARDS.c.task, CARDS.c.lane, CARDS.c.assignee, CARDS.c.reviewer, *more)
+    waiting = columns.where(CARDS.c.board == board, CARDS.c.status.in_(("scheduled", "review", "ready")))
+    return tx.execute(waiting.order_by(CARDS.c.created_at, CARDS.c.task))
 
 
 def _unstartable(
@@ -145,6 +146,31 @@ def _unstartable(
         text = f"{case.on(board)}no assignee {worker!r} is configured on this host{nearest}: {listed(cards)}"
         mend = f"add [assignees.{worker}] to {case.at.home / 'ledger.toml'}, or ledger assign {cards[0]} NAME"
         yield info("assignees", text, mend) if swept_elsewhere else warning("assignees", text, mend)
+
+
+def placement(case: Case, engine: Engine) -> Iterator[Finding]:
+    """Whether a card that could start waits for another host than this one."""
+    found = []
+    with reading(engine) as tx:
+        for desk in case.desks(tx):
+            others = any(host != case.host.id for host, _ in _ticks(desk))
+            for hosts, cards in _placed(case, tx, desk.board).items():
+                text = f"{case.on(desk.board)}{listed(cards)} can start on {' or '.join(hosts)} alone, not on this host"
+                mend = f"ledger sweep --every 5s{case.flag(desk.board)}, there"
+                found.append(info("placement", text, mend) if others else warning("placement", text, mend))
+    yield from found or [ok("placement", "no card that could start is placed on another host")]
+
+
+def _placed(case: Case, tx: Connection, board: str) -> dict[tuple[str, ...], list[str]]:
+    """The cards that may start, but not here: by the hosts that they, or their workers, are placed on."""
+    known, found = case.at.loaded.config.assignees, defaultdict(list)
+    for row in _that_wait(tx, board, CARDS.c.host):
+        worker = known.get(row.reviewer if row.lane == "review" else row.assignee)
+        for hosts in ((row.host,) if row.host is not None else (), () if worker is None else worker.hosts):
+            if not case.host.is_among(hosts):
+                found[hosts].append(row.task)
+                break
+    return found
 
 
 def sweeps(case: Case, engine: Engine) -> Iterator[Finding]:
@@ -185,4 +211,4 @@ def _startable(case: Case, desk: Desk) -> tuple[int, int]:
     return number, since
 
 
-CHECKS: Final[tuple[Callable[[Case, Engine], Iterator[Finding]], ...]] = (waits, assignees, sweeps)
+CHECKS: Final[tuple[Callable[[Case, Engine], Iterator[Finding]], ...]] = (waits, assignees, placement, sweeps)

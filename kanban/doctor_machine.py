@@ -50,6 +50,11 @@ def of_sqlite(library: str, version: tuple[int, ...], *, wheel: bool) -> Finding
     return warning("sqlite", fault, "use a Python whose sqlite3 is newer; until then take a ledger backup often")
 
 
+def host(case: Case) -> Iterator[Finding]:
+    """By which names cards and assignees are placed here."""
+    yield ok("host", f"this is {case.host.name}, its id is {case.host.id}: --host and hosts = […] take either")
+
+
 def file_system(case: Case) -> Iterator[Finding]:
     """Whether the store lies on a disk of this machine."""
     try:
@@ -88,9 +93,10 @@ def _unescaped(field: str) -> str:
 
 def permissions(case: Case) -> Iterator[Finding]:
     """Whether the store, the home and the settings are this user's alone."""
-    own = [case.store, *(Path(f"{case.store}{suffix}") for suffix in BESIDE), case.gate]
+    own = [] if case.served else [case.store, *(Path(f"{case.store}{suffix}") for suffix in BESIDE), case.gate]
     found = [*_private(own, 0o600), *_private([case.at.home], 0o700), *_settings(case.at.loaded.files)]
-    yield from found or [ok("permissions", "the store, the home and the settings are this user's alone")]
+    what = "the home" if case.served else "the store, the home"
+    yield from found or [ok("permissions", f"{what} and the settings are this user's alone")]
 
 
 def _private(paths: Sequence[Path], wanted: int) -> Iterator[Finding]:
@@ -134,7 +140,7 @@ def of_packages(claimed: Mapping[str, Sequence[str]]) -> Iterator[Finding]:
 
 def disk(case: Case) -> Iterator[Finding]:
     """Whether there is room left."""
-    for folder in dict.fromkeys(map(_there, (case.store.parent, case.at.home))):
+    for folder in dict.fromkeys(map(_there, [case.at.home] if case.served else [case.store.parent, case.at.home])):
         yield of_space(folder, shutil.disk_usage(folder).free)
 
 
@@ -152,4 +158,7 @@ def _there(folder: Path) -> Path:
     return next(path for path in (folder, *folder.parents) if path.exists())
 
 
-CHECKS: Final[tuple[Callable[[Case], Iterator[Finding]], ...]] = (sqlite, packages, file_system, disk, permissions)
+_Check = Callable[[Case], Iterator[Finding]]
+OF_A_FILE: Final[tuple[_Check, ...]] = (sqlite, file_system)
+"""What is looked at only where the store is a file of this machine."""
+CHECKS: Final[tuple[_Check, ...]] = (sqlite, packages, host, file_system, disk, permissions)

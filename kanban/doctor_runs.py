@@ -12,12 +12,11 @@ from sqlalchemy import Engine, select
 from kanban.case import Case
 from kanban.desk import Desk
 from kanban.findings import Finding, counted, info, listed, ok, warning
-from kanban.holders import Carrier, carriers
+from kanban.holders import carriers
 from kanban.processes import Presence, ProcessTable
 from kanban.snapshot import Watched, watch
 from ledger.clock import SECOND
-from ledger.database import reading, sqlite_path
-from ledger.errors import StoreUnsupported
+from ledger.database import reading
 from projections import tables
 from projections.leases import lease_of
 from projections.run import Run
@@ -65,7 +64,7 @@ def _missing(case: Case, run: Run, table: ProcessTable, launch_grace: int) -> st
 
 def processes(case: Case, engine: Engine) -> Iterator[Finding]:
     """Whether any process here works for a run that is over."""
-    carried = sorted(each for each in carriers(case.at.home) if _is_ours(case, each))
+    carried = sorted(each for each in carriers(case.at.home) if case.is_ours(each.url))
     strays = []
     with reading(engine) as tx:
         desks = {desk.board: desk for desk in case.desks(tx)}
@@ -76,13 +75,6 @@ def processes(case: Case, engine: Engine) -> Iterator[Finding]:
                 mend += case.flag(board) if mend.startswith("ledger") else ""
                 strays.append(warning("processes", case.on(board) + text, mend))
     yield from strays or [ok("processes", f"none of {len(carried)} here works for a run that is over")]
-
-
-def _is_ours(case: Case, carrier: Carrier) -> bool:
-    try:
-        return sqlite_path(carrier.url).resolve() == case.store
-    except StoreUnsupported:
-        return False
 
 
 def _stray(desk: Desk | None, task: str, number: str, pids: list[str]) -> tuple[str, str] | None:

@@ -12,14 +12,15 @@ from kanban.case import Case
 from kanban.findings import Finding, counted, error, ok, warning
 from kanban.holders import holders
 from kanban.soundness import heads_of
-from ledger.chain import first_hash, next_hash, words_digest
+from ledger.chain import first_hash
 from ledger.clock import SECOND, rfc3339
 from ledger.copies import faults_of_file, journal_mode
 from ledger.database import connect, masked, reading
 from ledger.errors import StoreDamaged, StoreFault, StoreMissing
-from ledger.recorded import Recorded
 from ledger.schema import REVISION
-from ledger.store import Head, at_position, board_names, envelope_of, read_board
+from ledger.store import Head, at_position, board_names, read_board
+from ledger.transcribe import unchained
+from ledger.triggers import faults_of_triggers
 from ledger.upgrade import check_revision, revision
 
 TAIL: Final = 1_000
@@ -136,25 +137,26 @@ def _broken(tx: Connection, board: str, end: Head) -> str | None:
     before = at_position(tx, board, start) if start else None
     if start and before is None:
         return f"no event stands at position {start}"
-    position, at, previous = start, 0, before.hash if before is not None else first_hash(end.board_id)
+    last = Head(end.board_id, start, 0, before.hash if before is not None else first_hash(end.board_id))
     for event in read_board(tx, board, after=start):
-        fault = _unchained(event, position, previous)
+        fault = unchained(event, last)
         if fault is not None:
             return fault
-        position, at, previous = event.position, event.at, event.hash
-    if (position, at, previous) != (end.position, end.at, end.hash):
-        return f"the head says position {end.position}, the last event is at {position}, or it is another one"
+        last = Head(end.board_id, event.position, event.at, event.hash)
+    if last != end:
+        return f"the head says position {end.position}, the last event is at {last.position}, or it is another one"
     return None
 
 
-def _unchained(event: Recorded, position: int, previous: bytes) -> str | None:
-    if event.position != position + 1:
-        return f"position {event.position} follows {position}"
-    if event.words_text is not None and words_digest(event.salt or b"", event.words_text) != event.words_digest:
-        return f"position {event.position}: its words are not those that were hashed"
-    if next_hash(previous, envelope_of(event), event.facts_text, event.words_digest) != event.hash:
-        return f"position {event.position}: its hash is not that of its columns after the event before it"
-    return None
+def append_only(_case: Case, engine: Engine) -> Iterator[Finding]:
+    """Whether the database itself refuses that the log is changed."""
+    with reading(engine) as tx:
+        faults = list(faults_of_triggers(tx))
+    for fault in faults:
+        text = f"{fault}: the log could be changed, and only a replay would tell"
+        yield error("append_only", text, "ledger replay, then ledger backup FILE and ledger restore FILE")
+    if not faults:
+        yield ok("append_only", "the database refuses that the log is changed")
 
 
 def clock(case: Case, engine: Engine) -> Iterator[Finding]:
@@ -171,4 +173,4 @@ def clock(case: Case, engine: Engine) -> Iterator[Finding]:
 
 _Check = Callable[[Case, Engine], Iterator[Finding]]
 OF_THE_FILE: Final[tuple[_Check, ...]] = (journal, pages, wal)
-OF_THE_LOG: Final[tuple[_Check, ...]] = (boards, chain, clock)
+OF_THE_LOG: Final[tuple[_Check, ...]] = (boards, chain, append_only, clock)

@@ -105,10 +105,12 @@ def write_once(path: Path, data: bytes) -> bool:
     return True
 
 
-def replace(path: Path, data: bytes) -> None:
-    """Write *path* whole or not at all, whatever dies meanwhile, and keep it over a loss of power."""
-    draft = _draft(path, data)
+def replace(path: Path, data: bytes, *, lasting: bool = True) -> None:
+    """Write *path* whole or not at all, whatever dies meanwhile, and if *lasting* keep it over a loss of power."""
+    draft = _draft(path, data, lasting=lasting)
     draft.replace(path)
+    if not lasting:
+        return
     folder = os.open(path.parent, os.O_RDONLY)
     try:
         os.fsync(folder)
@@ -116,13 +118,14 @@ def replace(path: Path, data: bytes) -> None:
         os.close(folder)
 
 
-def _draft(path: Path, data: bytes) -> Path:
+def _draft(path: Path, data: bytes, *, lasting: bool = True) -> Path:
     draft = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with open(descriptor, "wb") as file:  # noqa: PTH123 – a descriptor, not a path
         file.write(data)
         file.flush()
-        os.fsync(descriptor)
+        if lasting:
+            os.fsync(descriptor)
     return draft
 
 

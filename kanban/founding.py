@@ -11,17 +11,17 @@ from sqlalchemy import Engine, inspect
 
 from kanban.address import Address
 from kanban.commands import Decision
-from kanban.config import TEMPLATE
-from kanban.desk import Desk
+from kanban.config_template import template
+from kanban.desk import Desk, again
 from kanban.session import operator
 from kanban.worker.carrier import operators_only
 from ledger import ids
 from ledger.clock import Clock
-from ledger.database import connect, masked, writing
+from ledger.database import connect, is_postgres, masked, whole, writing
 from ledger.errors import InvalidInput, StoreExists
 from ledger.events import Actor, BoardCreated, PolicyChanged
 from ledger.recorded import Draft
-from ledger.store import board_names, create_board, head
+from ledger.store import board_names, create_board, head, standing
 from ledger.upgrade import check_revision, looking, upgrade
 from projections.policy import Policy
 
@@ -41,10 +41,15 @@ class Founded:
 
 
 def found_at(at: Address, environ: Mapping[str, str], clock: Clock) -> Founded:
-    """Make store, board and a commented `ledger.toml` at *at*, whichever of them is not there. Raises as `found`."""
+    """Make store, board and a commented `ledger.toml` at *at*, whichever of them is not there. Raises as `found`.
+
+    A new `ledger.toml` names a store that only a flag named, so that the next command finds it.
+    """
     operators_only(environ, "init")
     board_id, new = found(at.url, at.board, operator(at, environ), clock)
-    return Founded(at.board, board_id, at.url, new, write_template(at.home, TEMPLATE))
+    flagged = at.loaded.origins["database"] == "--database"
+    text = template((at.url if is_postgres(at.url) else whole(at.url)) if flagged else None)
+    return Founded(at.board, board_id, at.url, new, write_template(at.home, text))
 
 
 def found(url: str, board: str, actor: Actor, clock: Clock, policy: Policy = DEFAULT) -> tuple[str, bool]:
@@ -56,8 +61,8 @@ def found(url: str, board: str, actor: Actor, clock: Clock, policy: Policy = DEF
     check_board_name(board)
     engine = connect(url, create=True)
     try:
-        _found_store(engine, url)
-        return _found_board(engine, board, actor, clock, policy)
+        found_store(engine, url)
+        return again(lambda: _found_board(engine, board, actor, clock, policy))
     finally:
         engine.dispose()
 
@@ -84,7 +89,8 @@ def write_template(home: Path, text: str) -> Path | None:
     return path
 
 
-def _found_store(engine: Engine, url: str) -> None:
+def found_store(engine: Engine, url: str) -> None:
+    """Give the database behind *engine* its tables, unless it has them. Raises as `found`."""
     with looking(engine) as tx:
         strangers = inspect(tx).get_table_names()  # in one look: another process may be founding at this moment
     if "alembic_version" in strangers:
@@ -108,5 +114,7 @@ def _found_board(engine: Engine, board: str, actor: Actor, clock: Clock, policy:
             Draft.of("", BoardCreated(board_id=identity, name=board), actor),
             Draft.of("", PolicyChanged(**policy._asdict()), actor),
         )
-        Desk(tx, board, clock()).write(Decision(drafts))
+        desk = Desk(tx, board, *standing(tx, board, clock, hold=True))
+        desk.write(Decision(drafts))
+        desk.flush()
         return identity, True

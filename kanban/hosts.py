@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import secrets
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -33,6 +34,15 @@ class Host:
     name: str
     boot: str
     namespace: str
+
+    @property
+    def names(self) -> tuple[str, str]:
+        """What people call it where they place cards and assignees: its id or its node name."""
+        return self.id, self.name
+
+    def is_among(self, hosts: Collection[str]) -> bool:
+        """Whether *hosts* name it; none at all name every host."""
+        return not hosts or not set(self.names).isdisjoint(hosts)
 
 
 def this_host(home: Path) -> Host:

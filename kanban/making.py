@@ -121,7 +121,7 @@ def _created(command: Create) -> e.Created:
         workspace=command.workspace,
         goal=None if command.goal_max_turns is None else e.Goal(max_turns=turns_of(command.goal_max_turns)),
         lane=command.lane,
-        host=command.host,
+        host=maybe_named(command.host, "a host"),
         key=maybe_named(command.key, "a key"),
         made_by=None if command.made_by is None else e.RunRef(task=command.made_by[0], run=command.made_by[1]),
     )

@@ -17,11 +17,18 @@ Place = tuple[str, str, int]
 """A run of any board: board, card, number."""
 
 
-def observe(watched: Iterable[Watched], host: Host, home: Path) -> dict[Place, Seen]:
-    """What *host* sees of each run that is its own; runs of other hosts are left out, they are not its to judge."""
+def observe(watched: Iterable[Watched], host: Host, home: Path, shared: bool = False) -> dict[Place, Seen]:
+    """What *host* sees of each run that is its own; runs of other hosts are left out, they are not its to judge.
+
+    Where other hosts may share the store (*shared*), neither is a run of which nothing in *home* shows that it is ours:
+    a machine of the same image, or another user's dispatcher, may go by the same id.
+    """
     ours = [(board, run) for board, run, _ in watched if _host_of(run) == host.id]
-    table = ProcessTable.for_groups((run.group for _, run in ours if run.group is not None), host)
-    return {(board, run.task, run.run): see(board, run, host, home, table) for board, run in ours}
+    strange = {(board, run.task, run.run) for board, run in ours if shared and _is_strange(board, run, host, home)}
+    known = [(board, run) for board, run in ours if (board, run.task, run.run) not in strange]
+    table = ProcessTable.for_groups((run.group for _, run in known if run.group is not None), host)
+    seen = {(board, run.task, run.run): see(board, run, host, home, table) for board, run in known}
+    return seen | dict.fromkeys(strange, Seen(Presence.UNKNOWN))
 
 
 def see(board: str, run: Run, host: Host, home: Path, table: ProcessTable) -> Seen:
@@ -46,6 +53,15 @@ def owned_of(run: Run) -> Owned | None:
     if run.turns is None:
         return None
     return Owned(run.task, run.run, run.lock_hash, run.turns.pid, run.turns.start_tick)
+
+
+def _is_strange(board: str, run: Run, host: Host, home: Path) -> bool:
+    """Whether a bound run left nothing in *home*; one claimed by hand never does, and says by its boot where it is."""
+    if run.group is None:
+        return False
+    if run.by == "hand":
+        return run.group.boot != host.boot
+    return not run_folder(home, board, run.task, run.run).is_dir()
 
 
 def _host_of(run: Run) -> str:

@@ -19,6 +19,7 @@ from kanban.commands import (
     Decision,
     Edit,
     Pause,
+    Redact,
     RemoveLink,
     Reopen,
     Resume,
@@ -30,6 +31,7 @@ from kanban.commands import (
     unmet,
 )
 from kanban.making import add_link, create, edit, held, maybe_named, one, refuse_closed, requirement, said
+from kanban.redacting import redact
 from kanban.refusals import (
     AlreadyDone,
     Forbidden,
@@ -82,6 +84,8 @@ def decide_as_operator(view: View, command: Any, actor: Actor) -> Decision:
             return _changes(view, command, actor)
         case Pause() | Resume() | SetPolicy():
             return _board(view, command, actor)
+        case Redact():
+            return redact(view, command, actor)
         case _:
             raise Forbidden(f"{type(command).__name__} is for the worker of a run", remedy="ledger claim")
 

@@ -49,20 +49,25 @@ UNSEEN = Seen()
 
 
 class Worker(NamedTuple):
-    """What this host's configuration says of an assignee."""
+    """What this host's configuration says of an assignee; *here*: whether this is a host that may start it."""
 
     human: bool
     max_running: int | None
+    here: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """The host that plans: its identity, its own cap, and the assignees that it can start."""
+    """The host that plans: its identity, its own cap, and the assignees that it knows.
+
+    *since*: when it was started, on the store's clock, where other hosts may share the store; else none.
+    """
 
     host: str
     boot: str
     cap: int
     workers: Mapping[str, Worker]
+    since: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +157,7 @@ def settle(
     for held in open_runs:
         steps += _of_open(now, settings, here, held, seen.get((held[0].task, held[0].run)))
     for run in ending:
-        steps += _of_ending(now, policy, run, seen.get((run.task, run.run)))
+        steps += _of_ending(now, policy, here, run, seen.get((run.task, run.run)))
     for task in liftable:
         cause = lift(task, policy)
         if cause is not None:
@@ -225,18 +230,49 @@ def _ended(now: int, policy: Policy, here: Here, held: tuple[Run, Lease], seen: 
         if mine:
             return _never_bound(now, policy, here, run, seen)
         return Circumstance.NEVER_BOUND if over else None
-    if run.group is None or not mine or (seen is not None and seen.presence is Presence.UNKNOWN):
+    presence = None if seen is None else seen.presence
+    if presence is Presence.REBOOTED and not _is_past(here, _last_sign(policy, run, lease)):
+        presence = Presence.UNKNOWN
+    if run.group is None or not mine or presence is Presence.UNKNOWN:
         return Circumstance.LEASE_OVER if over else None
-    if seen is None or seen.presence is None or seen.members:  # none: it was bound after it had been looked at
+    if seen is None or presence is None or seen.members:  # none: it was bound after it had been looked at
         return None
-    return Circumstance.REBOOTED if seen.presence is Presence.REBOOTED else Circumstance.GONE
+    return Circumstance.REBOOTED if presence is Presence.REBOOTED else Circumstance.GONE
+
+
+def is_double(here: Here, policy: Policy, held: tuple[Run, Lease]) -> bool:
+    """Whether another machine, at work now, goes by this host's id: a boot of it acted long after this one began."""
+    run, lease = held
+    boot = run.boot if run.group is None else run.group.boot
+    late = _last_sign(policy, run, lease) - policy.lease_grace * SECOND
+    return here.since is not None and _ours(here, run) and boot != here.boot and late > here.since
+
+
+def _is_past(here: Here, last_sign: int) -> bool:
+    """Whether another boot, which gave its *last_sign* then, is over, and not that of a machine with the same id.
+
+    Machines of one image, or with one home, may have one id: a boot that gave a sign of life after this one began is
+    no earlier boot of this machine. Where no other host can share the store there is no such machine.
+    """
+    return here.since is None or last_sign < here.since
+
+
+def _last_sign(policy: Policy, run: Run, lease: Lease | None = None) -> int:
+    """When a run was last known to be looked after: claim, binding, progress, beat or the renewal of its lease."""
+    known = max(run.claimed_at, run.progress_at)
+    if lease is None or lease.until <= run.lease_until:
+        return known
+    return max(known, lease.last_beat or 0, lease.until - policy.lease * SECOND)
 
 
 def _never_bound(now: int, policy: Policy, here: Here, run: Run, seen: Seen | None) -> Circumstance | None:
-    """A run that was never bound never ran: its claimer's record, a reboot or the launch grace ends it."""
+    """A run that was never bound never ran: its claimer's record, the launch grace or, at once, a reboot ends it.
+
+    Where hosts share the store a boot says less (`_is_past`), and the grace is short.
+    """
     if seen is None:
         return None
-    if run.boot != here.boot:
+    if run.boot != here.boot and here.since is None:
         return Circumstance.REBOOTED
     if seen.evidence.witness != "none" or now > run.claimed_at + policy.launch_grace * SECOND:
         return Circumstance.NEVER_BOUND
@@ -283,12 +319,14 @@ def end_group(now: int, policy: Policy, run: Run, seen: Seen) -> list[Signal]:
     return []
 
 
-def _of_ending(now: int, policy: Policy, run: Run, seen: Seen | None) -> list[Step]:
+def _of_ending(now: int, policy: Policy, here: Here, run: Run, seen: Seen | None) -> list[Step]:
     """A run that ended by a verb keeps its card until its group is gone; after the grace the group is ended."""
     if seen is None or seen.presence is None:
         return []
     if not seen.members:
-        return [Forget(run)] if seen.presence is not Presence.UNKNOWN else []
+        rebooted = seen.presence is Presence.REBOOTED
+        known = _is_past(here, _last_sign(policy, run)) if rebooted else seen.presence is not Presence.UNKNOWN
+        return [Forget(run)] if known else []
     if now < (run.ended_at or 0) + policy.stop_grace * SECOND:
         return []
     return [*end_group(now, policy, run, seen)]
@@ -313,6 +351,8 @@ def _held(
         return "unknown_assignee", None
     if here.workers[worker].human:
         return "waiting_for_person", None
+    if not here.workers[worker].here:
+        return "placed_elsewhere", None
     if settings.pause_of(worker=worker, host=here.host) is not None:
         return "paused", None
     return None, None

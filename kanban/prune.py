@@ -81,7 +81,8 @@ def prune(board: Board, *, older_than: int, dry_run: bool = False) -> Pruned:
     operators_only(board.environ, "prune")
     if older_than <= 0:
         raise InvalidInput(f"{older_than} seconds is no age", remedy="--older-than 30d")
-    pruned = Pruned(dry_run, board.clock() - older_than * SECOND)
+    with board.look() as desk:
+        pruned = Pruned(dry_run, desk.now - older_than * SECOND)
     living = _Living(ProcessTable.snapshot(), frozenset((each.board, each.task) for each in carriers(board.home)))
     for leaving in _leavings(board, pruned):
         with nullcontext() if dry_run else _no_tick(board.home), board.look() as desk:

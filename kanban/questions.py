@@ -2,15 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 from kanban.session import Session
+from ledger.clock import SECOND
 from ledger.errors import UnknownTask
 from ledger.recorded import Recorded
 from ledger.store import follow, read_task
 from projections import queries
 from projections.listed import Page
+
+if TYPE_CHECKING:
+    from projections.checkpoint import Checkpoint
+    from projections.places import Mark
+    from projections.verify import Verified
+
+Progress = Callable[[int, int], None] | None
+RECENT: Final = 30 * 86_400 * SECOND
+"""How far back a board's flow is told where nobody says how far: microseconds."""
 
 
 class Questions(Session):
@@ -46,6 +56,18 @@ class Questions(Session):
         with self.look() as desk:
             return queries.stats(desk.tx, self.name, desk.now)
 
+    def flow(self, between: tuple[Mark, Mark] | None = None) -> dict[str, Any]:
+        """What was done, how fast and at what cost, *between* two places of the log (none: in the last 30 days).
+
+        Raises `InvalidInput` where the second place stands before the first.
+        """
+        from projections.places import Mark, stretch_between
+        from projections.statistics import flow
+
+        with self.look() as desk:
+            first, last = between or (Mark(instant=desk.now - RECENT), Mark())
+            return flow(desk.tx, self.name, stretch_between(desk.tx, self.name, first, last))
+
     def runs(self, task: str) -> dict[str, Any]:
         """Every run of a card."""
         with self.look() as desk:
@@ -61,6 +83,18 @@ class Questions(Session):
                 raise UnknownTask(task)
             stream = read_task(desk.tx, self.name, task)
         yield from (event for event in stream if event.position > after)
+
+    def verify(self, *, since: Sequence[Checkpoint] = (), fold: bool = True, progress: Progress = None) -> Verified:
+        """Whether the log is what was once appended, by its chain and by older checkpoints (RULES §10)."""
+        from projections.verify import verify
+
+        return verify(self.engine, self.name, since=since, fold=fold, progress=progress)
+
+    def checkpoint(self, *, progress: Progress = None) -> Checkpoint:
+        """Where the log stands, to be kept elsewhere. Raises `Unsound` for a log that is broken."""
+        from projections.checkpoint import checkpoint
+
+        return checkpoint(self.engine, self.name, progress=progress)
 
     def follow(self, *, after: int = 0) -> Iterator[Recorded]:
         """The log after *after*, for ever."""

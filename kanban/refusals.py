@@ -16,6 +16,7 @@ Refusal (ledger/errors.py)
     ├── NotInReview
     ├── AlreadyDone
     ├── NoLateResult
+    ├── NoWords
     ├── Closed
     ├── DeadParent
     ├── Ring
@@ -158,6 +159,19 @@ class NoLateResult(Ruled):
     def __init__(self, task: str, run: int) -> None:
         super().__init__(f"{task}: run {run} left no late result", task=task, remedy=f"ledger runs {task}")
         self.run = run
+
+
+class NoWords(Ruled):
+    """The event says nothing in words: what it holds are facts, and those stay."""
+
+    def __init__(self, task: str, position: int, kind: str) -> None:
+        where = f" {task}" if task else ""
+        super().__init__(
+            f"position {position}: that {kind} says nothing in words; what it holds are facts, which stay",
+            task=task or None,
+            remedy=f"find the position of the text: ledger events{where}",
+        )
+        self.position = position
 
 
 class Closed(Ruled):

@@ -14,42 +14,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from sqlalchemy import Engine
-
 from kanban.backup import drafted, place_of
 from kanban.config_files import same
 from kanban.holders import holders
+from kanban.objections import RestoreRefused, Standing, allowed, forced, looked_at
 from kanban.soundness import Progress, Sound, check_alone, heads_of, verify
-from ledger.copies import BESIDE, alone, keep_write_ahead_log, open_copy, settled
-from ledger.database import BUSY_TIMEOUT, connect, reading, sqlite_path
-from ledger.errors import InvalidInput, LedgerError, NotFound, StoreBusy, StoreExists, StoreFault, StoreFull
+from ledger.copies import BESIDE, alone, keep_write_ahead_log, settled
+from ledger.database import BUSY_TIMEOUT, connect, is_postgres, sqlite_path
+from ledger.errors import InvalidInput, NotFound, StoreBusy, StoreFault, StoreFull
 from ledger.gate import gate
-from ledger.store import Head, at_position
-from ledger.upgrade import revision
+from ledger.store import Head
+
+__all__ = ["RestoreRefused", "Restored", "restore"]
 
 _OF_THE_STORE: Final = ("-wal", "-journal")
 """What beside a store holds a part of it, and must be kept with it."""
 _MOST_KEPT: Final = 1_000
 
 
-class RestoreRefused(LedgerError):
-    """Something would be lost, or left behind, by putting the copy there: `--force` does it all the same."""
-
-    def __init__(self, store: Path, objections: tuple[str, ...]) -> None:
-        super().__init__(
-            f"{store} was not replaced: {'; '.join(objections)}",
-            remedy="look again, then --force: what stands there is kept beside it",
-        )
-        self.objections = objections
-
-
 @dataclass(frozen=True, slots=True)
 class Restored:
     """What stands there now (or, after a dry run, would), where what stood there is kept, and what to be told."""
 
-    file: Path
+    file: Path | str
     heads: Mapping[str, Head]
-    kept: Path | None
+    kept: Path | str | None
     notes: tuple[str, ...]
     dry_run: bool
 
@@ -60,27 +49,6 @@ class Restored:
         return {**shown, "dry_run": self.dry_run, "notes": list(self.notes)}
 
 
-@dataclass(frozen=True, slots=True)
-class _Standing:
-    """What is at the store's address: where its logs end, or why they cannot be read; or nothing at all."""
-
-    url: str
-    store: Path
-    there: bool
-    heads: Mapping[str, Head]
-    fault: str | None = None
-
-    def kept(self, board: str) -> Path | None:
-        """A free name beside the store for what stands there; or the one that a restore gave it and was cut short."""
-        if not self.there:
-            return None
-        furthest = max(self.heads.values(), key=lambda end: end.position, default=None)
-        end = self.heads.get(board, furthest)
-        first = Path(f"{self.store}.before-{'unreadable' if end is None else end.position}")
-        names = (first, *(Path(f"{first}.{number}") for number in range(2, _MOST_KEPT)))
-        return next(name for name in names if not os.path.lexists(name) or same(name, self.store))
-
-
 def restore(
     file: Path, url: str, *, board: str, force: bool = False, dry_run: bool = False, progress: Progress = None
 ) -> Restored:
@@ -89,28 +57,36 @@ def restore(
     Raises `CopyUnsound`, `StoreTooNew`, `StoreOutdated`, `StoreExists` (another ledger) and, unless *force*,
     `RestoreRefused`; then nothing was changed.
     """
+    if not file.is_file():
+        raise NotFound(f"no copy is at {file}", remedy="name the file that ledger backup wrote")
+    if is_postgres(url):
+        from kanban.restore_server import restore_to_server
+
+        return restore_to_server(file, url, board=board, force=force, dry_run=dry_run, progress=progress)
+    return _to_file(file, url, board=board, force=force, dry_run=dry_run, progress=progress)
+
+
+def _to_file(file: Path, url: str, *, board: str, force: bool, dry_run: bool, progress: Progress) -> Restored:
     address = sqlite_path(url)
     store = address.resolve()
     _check_source(file, store)
     if dry_run:
         sound = verify(file, progress=progress)
         standing = _look(url, store)
-        notes = _allowed(standing, sound, file, force=force)
-        return Restored(file, sound.heads, standing.kept(board), notes, dry_run=True)
+        notes = allowed(standing, sound, file, holders(store), force=force)
+        return Restored(file, sound.heads, _kept(standing, store, board), notes, dry_run=True)
     store.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with drafted(store) as draft:
         sound = _brought(file, draft, progress)
         with gate(Path(f"{address}.gate"), timeout=BUSY_TIMEOUT):
             standing = _look(url, store)
-            notes = _allowed(standing, sound, draft, force=force)
+            notes = allowed(standing, sound, draft, holders(store), force=force)
             with _closed(standing, force=force) as more:
-                kept = _switched(draft, standing, board)
+                kept = _switched(draft, store, _kept(standing, store, board))
     return Restored(file, sound.heads, kept, (*notes, *more), dry_run=False)
 
 
 def _check_source(file: Path, store: Path) -> None:
-    if not file.is_file():
-        raise NotFound(f"no copy is at {file}", remedy="name the file that ledger backup wrote")
     if store.exists() and file.samefile(store):
         raise InvalidInput(f"{file} is the store itself", remedy="name the file that ledger backup wrote")
     if store.is_dir():
@@ -127,78 +103,28 @@ def _brought(file: Path, draft: Path, progress: Progress) -> Sound:
     return sound
 
 
-def _look(url: str, store: Path) -> _Standing:
+def _look(url: str, store: Path) -> Standing:
     if not store.exists() or store.stat().st_size == 0:
-        return _Standing(url, store, there=False, heads={})
+        return Standing(url, store, there=False, heads={})
     engine = connect(url)
     try:
-        return _Standing(url, store, there=True, heads=_heads_there(engine, store))
-    except StoreExists:
-        raise
-    except (StoreFault, ValueError) as fault:  # the latter for a text that is none
-        return _Standing(url, store, there=True, heads={}, fault=str(fault))
+        return looked_at(url, store, engine)
     finally:
         engine.dispose()
 
 
-def _heads_there(engine: Engine, store: Path) -> Mapping[str, Head]:
-    if revision(engine) is None:
-        raise StoreExists(f"{store} is another program's database", remedy="choose another --database")
-    with reading(engine) as tx:
-        return heads_of(tx)
-
-
-def _allowed(standing: _Standing, sound: Sound, copy: Path, *, force: bool) -> tuple[str, ...]:
-    """All that speaks against putting *copy* there: raised as `RestoreRefused`, or told where it is forced."""
-    found = [f"what stands there cannot be read: {standing.fault}"] if standing.fault is not None else []
-    for board, there in standing.heads.items():
-        found += _compared(standing, board, there, sound.heads.get(board), copy)
-    if sound.doubts:
-        found.append(f"a replay of the copy finds {len(sound.doubts)} divergences, first: {sound.doubts[0]}")
-    others = holders(standing.store)
-    if others:
-        found.append(f"it is open in process {', '.join(map(str, others))}")
-    return _forced(standing, tuple(found), force=force)
-
-
-def _compared(standing: _Standing, board: str, there: Head, brought: Head | None, copy: Path) -> Iterator[str]:
-    """What the copy would take away from *board*. Raises `StoreExists` where it is another ledger's."""
-    if brought is None:
-        yield f"board {board}, at position {there.position}, is not in the copy"
-        return
-    if brought.board_id != there.board_id:
-        ids = f"its board {board} has id {brought.board_id}, the one here has {there.board_id}"
-        raise StoreExists(f"the copy is of another ledger: {ids}", remedy="choose another --database")
-    gone = there.position - brought.position
-    if gone > 0:
-        lost = f"{gone} event{'s' if gone > 1 else ''} would be gone"
-        yield f"board {board} would go back from position {there.position} to {brought.position}: {lost}"
-    here = there.hash if gone <= 0 else _hash_at(connect(standing.url), board, brought.position)
-    came = brought.hash if gone >= 0 else _hash_at(open_copy(copy), board, there.position)
-    if here != came:
-        at = min(there.position, brought.position)
-        yield f"board {board} has another history here than in the copy: they differ at position {at}"
-
-
-def _hash_at(engine: Engine, board: str, position: int) -> bytes | None:
-    try:
-        with reading(engine) as tx:
-            event = at_position(tx, board, position)
-    except StoreFault:  # what cannot be read is not the same
+def _kept(standing: Standing, store: Path, board: str) -> Path | None:
+    """A free name beside the store for what stands there; or the one that a restore gave it and was cut short."""
+    if not standing.there:
         return None
-    finally:
-        engine.dispose()
-    return None if event is None else event.hash
-
-
-def _forced(standing: _Standing, objections: tuple[str, ...], *, force: bool) -> tuple[str, ...]:
-    if objections and not force:
-        raise RestoreRefused(standing.store, objections)
-    return objections
+    end = standing.furthest(board)
+    first = Path(f"{store}.before-{'unreadable' if end is None else end.position}")
+    names = (first, *(Path(f"{first}.{number}") for number in range(2, _MOST_KEPT)))
+    return next(name for name in names if not os.path.lexists(name) or same(name, store))
 
 
 @contextmanager
-def _closed(standing: _Standing, *, force: bool) -> Iterator[tuple[str, ...]]:
+def _closed(standing: Standing, *, force: bool) -> Iterator[tuple[str, ...]]:
     """What stands there, as it was looked at, closed to everybody else; where that is forced, open as it may be."""
     with ExitStack() as stack:
         told: tuple[str, ...] = ()
@@ -206,21 +132,20 @@ def _closed(standing: _Standing, *, force: bool) -> Iterator[tuple[str, ...]]:
             engine = connect(standing.url)
             stack.callback(engine.dispose)
             try:
-                moved = heads_of(stack.enter_context(alone(engine))) != standing.heads
+                changed = heads_of(stack.enter_context(alone(engine))) != standing.heads
             except StoreFault as fault:
-                told = _forced(standing, (f"somebody has it open: {fault.message}",), force=force)
+                told = forced(standing, (f"somebody has it open: {fault.message}",), force=force)
             else:
-                if moved:
-                    raise StoreBusy(f"{standing.store} was written to meanwhile", remedy="run the command again")
+                if changed:
+                    raise StoreBusy(f"{standing.name} was written to meanwhile", remedy="run the command again")
         yield told
 
 
-def _switched(draft: Path, standing: _Standing, board: str) -> Path | None:
-    """Keep what stands there under its second name, and give the first to *draft*. There is a store at every moment.
+def _switched(draft: Path, store: Path, kept: Path | None) -> Path | None:
+    """Keep what stands there as *kept*, and give its first name to *draft*. There is a store at every moment.
 
     A log left beside the new store would be taken for its own, so that goes before.
     """
-    store, kept = standing.store, standing.kept(board)
     try:
         if kept is not None and not kept.exists():
             os.link(store, kept)

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,7 +18,9 @@ from kanban.desk import Desk, again, at_desk, looking
 from kanban.failpoints import reach
 from kanban.hosts import Host, this_host
 from kanban.worker.carrier import own_claim
+from ledger import ids
 from ledger.clock import Clock, system_clock
+from ledger.database import serves_hosts
 from ledger.events import Actor
 from ledger.store import by_command
 from ledger.upgrade import open_store
@@ -82,8 +85,12 @@ class Session:
 
     @classmethod
     def at(cls, at: Address, *, environ: Mapping[str, str] = os.environ, clock: Clock = system_clock) -> Self:
-        """The board at an address that is known already; raises as `open` does."""
-        engine = open_store(at.url)
+        """The board at an address that is known already; raises as `open` does.
+
+        A worker, whose result would be lost, waits a moment for a server that is away.
+        """
+        working = own_claim(environ) is not None
+        engine = again(lambda: open_store(at.url)) if working else open_store(at.url)
         board = cls(engine, at.board, url=at.url, home=at.home, loaded=at.loaded, clock=clock, environ=environ)
         with board._closing_on_fault(), board.look() as desk:
             desk.settings  # noqa: B018 – the board must be there
@@ -101,16 +108,26 @@ class Session:
 
     def do(self, command: Any, *, command_id: str | None = None) -> Answer:
         """Decide and append *command* inside the board's lock. A *command_id* seen before gets its first answer."""
-        answer, refusal = again(lambda: self._once(command, command_id))
+        own = None if command_id else self.own_command_id()
+        tries = count()
+        answer, refusal = again(lambda: self._once(command, command_id or own, first=next(tries) == 0, own=bool(own)))
         if refusal is not None:
             raise refusal
-        return answer  # type: ignore[no-any-return]  # `again` is untyped on purpose
+        return answer
 
-    def _once(self, command: Any, command_id: str | None) -> tuple[Answer, Exception | None]:
+    def own_command_id(self) -> str | None:
+        """The id of a command that was given none: on a server an answer can be lost after the commit.
+
+        With it the repetition finds what it has done. None where the store is a file.
+        """
+        return ids.command_id() if serves_hosts(self.engine) else None
+
+    def _once(self, command: Any, command_id: str | None, *, first: bool, own: bool) -> tuple[Answer, Exception | None]:
         with at_desk(self.engine, self.name, self.clock) as desk:
-            earlier = None if command_id is None else by_command(desk.tx, self.name, command_id)
+            known = None if own and first else command_id
+            earlier = None if known is None else by_command(desk.tx, self.name, known)
             if earlier is not None:
-                return self._answer(desk, earlier.task, changed=False, replayed=True), None
+                return self._answer(desk, earlier.task, changed=own, replayed=not own), None
             decision = self._decided(desk, command)
             recorded = desk.write(decision, command_id=command_id)
             reach("before-verb-commit")

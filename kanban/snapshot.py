@@ -60,12 +60,27 @@ def liftable(tx: Connection, board: str, report: Report | None = None) -> list[T
     return list(_tasks(_LIFTABLE.all(tx, board=board), report))
 
 
-def candidates(tx: Connection, board: str, now: int, host: str, report: Report | None = None) -> Iterator[Task]:
+def candidates(
+    tx: Connection, board: str, now: int, names: tuple[str, str], report: Report | None = None
+) -> Iterator[Task]:
     """The cards that only time or this host's slots could still hold back: larger priority, then older, then id.
 
-    Read when they are asked for, one by one. A row that cannot be read is reported; the others go on.
+    *names*: the host's id and node name; a card that is placed is placed by either. Read when they are asked for, a
+    page at a time. A row that cannot be read is reported; the others go on.
     """
-    yield from _tasks(tx.execute(_CANDIDATES, {"board": board, "now": now, "here": host}), report)
+    asked = {"board": board, "now": now, "here": names[0], "named": names[1]}
+    page, most = _FIRST.all(tx, **asked, most=_FEW), _FEW
+    while page:
+        yield from _tasks(page, report)
+        page, most = _behind(tx, asked, page[-1]) if len(page) == most else [], _MANY
+
+
+def _behind(tx: Connection, asked: Mapping[str, Any], last: Sequence[Any]) -> list[Any]:
+    """The page behind the row *last*: the rest of its priority, then smaller ones; each a range of the index."""
+    priority = last[_PRIORITY]
+    same = _SAME.all(tx, **asked, priority=priority, created_at=last[_CREATED], task=last[0], most=_MANY)
+    left = _MANY - len(same)
+    return same + _SMALLER.all(tx, **asked, priority=priority, most=left) if left else same
 
 
 def spawned_here(tx: Connection, host: str) -> int:
@@ -96,9 +111,9 @@ def foreseen(view: View, drafts: Iterable[Draft]) -> dict[str, Task]:
     return moved
 
 
-def merged(standing: Iterable[Task], moved: Mapping[str, Task], now: int, host: str) -> list[Task]:
-    """The candidates once *moved* has come true, in the order of the board."""
-    fresh = [task for task in moved.values() if _startable(task, now) and task.card.host in {None, host}]
+def merged(standing: Iterable[Task], moved: Mapping[str, Task], now: int, names: tuple[str, str]) -> list[Task]:
+    """The candidates once *moved* has come true, in the order of the board; *names* as for `candidates`."""
+    fresh = [task for task in moved.values() if _startable(task, now) and task.card.host in {None, *names}]
     others = [task for task in standing if task.id not in moved]
     return sorted((*others, *fresh), key=lambda task: (-task.card.priority, task.card.created_at, task.id))
 
@@ -146,12 +161,20 @@ _LIFTABLE = Prepared(
     )
     .order_by(TASKS.c.task)
 )
-_CANDIDATES = (
+_candidates = (
     _CARD.where(text(tables.CLAIMABLE))
     .where((TASKS.c.scheduled.is_(None)) | (TASKS.c.scheduled <= bindparam("now")))
-    .where((TASKS.c.host.is_(None)) | (TASKS.c.host == bindparam("here")))
+    .where(TASKS.c.host.is_(None) | TASKS.c.host.in_((bindparam("here"), bindparam("named"))))
     .order_by(TASKS.c.priority.desc(), TASKS.c.created_at, TASKS.c.task)
+    .limit(bindparam("most"))
 )
+_younger = tuple_(TASKS.c.created_at, TASKS.c.task) > tuple_(bindparam("created_at"), bindparam("task"))
+_FIRST = Prepared(_candidates)
+_SAME = Prepared(_candidates.where(TASKS.c.priority == bindparam("priority"), _younger))
+_SMALLER = Prepared(_candidates.where(TASKS.c.priority < bindparam("priority")))
+_FEW, _MANY = 16, 500
+"""Cards of the first page, which is mostly all that is asked for, and of the others."""
+_PRIORITY, _CREATED = TASK_VALUES.index("priority"), TASK_VALUES.index("created_at")
 _LEASED = and_(*(of_lease == of_run for of_lease, of_run in zip(_key(LEASES), _key(RUNS), strict=True)))
 _RUN = select(RUNS.c.board, LEASES.c.lease_until, LEASES.c.last_beat, *(RUNS.c[name] for name in RUN_COLUMNS))
 _OPEN = Prepared(

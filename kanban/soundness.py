@@ -5,25 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from sqlalchemy import Connection, Engine
 
 from ledger.copies import BESIDE, faults_of_file, open_copy
 from ledger.database import reading
-from ledger.errors import LedgerError, StoreFault, StoreOutdated, StoreTooNew
-from ledger.schema import REVISION
+from ledger.errors import LedgerError, StoreFault, StoreMoved, StoreMoving, StoreOutdated, StoreTooNew
 from ledger.store import Head, board_names, head
-from ledger.upgrade import revision
-from projections.replay import Divergence, replay
+from ledger.upgrade import check_revision, revision
+from projections.divergence import OF_THE_LOG, Divergence
+from projections.replay import replay
 
 Progress = Callable[[int, int], None] | None
-_OF_THE_LOG: Final = frozenset(
-    {
-        "§2 position", "§2 version", "§2 at", "§2 kind", "§2 schema", "§2 shape", "§9 head", "§10 chain", "§10 words",
-    }
-)  # fmt: skip
-"""The rules of an audit that a log itself breaks; the others compare it with what can be folded anew, or judge it."""
 
 
 class CopyUnsound(StoreFault):
@@ -42,17 +35,23 @@ class Sound:
     doubts: tuple[str, ...]
 
 
+def part(progress: Progress, number: int, *, of: int) -> Progress:
+    """What hears of the part *number* (0, 1 …) of work that goes through all events as often as *of* says."""
+    return None if progress is None else lambda done, total: progress(number * total + done, of * total)
+
+
 def verify(file: Path, *, name: Path | None = None, progress: Progress = None) -> Sound:
     """Check the copy *file* (told as *name*), which nobody writes. Nothing is made beside it.
 
-    Raises `CopyUnsound`; `StoreOutdated` and `StoreTooNew` for a copy of another revision.
+    Raises `CopyUnsound`; `StoreOutdated` and `StoreTooNew` for a copy of another revision, `StoreMoved` for a store
+    that was moved away.
     """
     told = name or file
     check_alone(file, told)
     engine = open_copy(file)
     try:
         return _verified(engine, told, progress)
-    except (CopyUnsound, StoreOutdated, StoreTooNew):
+    except (CopyUnsound, StoreMoved, StoreMoving, StoreOutdated, StoreTooNew):
         raise
     except Exception as fault:  # what is damaged shows itself in many ways: a text that is none, a number that is none
         raise CopyUnsound(told, fault.message if isinstance(fault, LedgerError) else repr(fault)) from fault
@@ -83,23 +82,20 @@ def _verified(engine: Engine, told: Path, progress: Progress) -> Sound:
     if not heads:
         raise CopyUnsound(told, "there is no board in it")
     found = [(board, each) for board in heads for each in replay(engine, board, progress=progress).divergences]
-    broken = [_told(board, each) for board, each in found if each.rule in _OF_THE_LOG]
+    broken = [in_words(board, each) for board, each in found if each.rule in OF_THE_LOG]
     if broken:
         raise CopyUnsound(told, f"{broken[0]}{_more(broken)}")
-    return Sound(heads, tuple(_told(board, each) for board, each in found))
+    return Sound(heads, tuple(in_words(board, each) for board, each in found))
 
 
 def _check_revision(engine: Engine, told: Path) -> None:
-    found = revision(engine)
-    if found is None:
+    if revision(engine) is None:
         raise CopyUnsound(told, "it is a database without a ledger in it")
-    if found < REVISION:
-        raise StoreOutdated(str(told), found, REVISION)
-    if found > REVISION:
-        raise StoreTooNew(str(told), found, REVISION)
+    check_revision(engine, str(told))
 
 
-def _told(board: str, divergence: Divergence) -> str:
+def in_words(board: str, divergence: Divergence) -> str:
+    """*divergence* in a log of many boards, in one line."""
     where = "" if divergence.position is None else f", position {divergence.position}"
     return f"board {board}{where}: {divergence.text} (RULES {divergence.rule})"
 

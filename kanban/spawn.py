@@ -34,7 +34,10 @@ class SpawnFailed(LedgerError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """One run to start. *folder* is the run's own and exists; *log_limit* is in bytes; secrets are not shown."""
+    """One run to start. *folder* is the run's own and exists; *log_limit* is in bytes; secrets are not shown.
+
+    *database_url* is whole: `PGHOST` and its like are not inherited, lest they lead the worker's own tools there.
+    """
 
     folder: Path
     board: str

@@ -15,6 +15,7 @@ from typing import Any
 
 from sqlalchemy import Engine
 
+from kanban.address import address_for_workers
 from kanban.admission import claimed
 from kanban.commands import Decision, known
 from kanban.config import Assignee, resolve_env
@@ -23,22 +24,23 @@ from kanban.evidence import write_exit_record
 from kanban.failpoints import reach
 from kanban.folders import LOG, PROMPT, RESULT, TURNS, make_private, run_folder
 from kanban.hosts import Host
+from kanban.lease_file import uptime, write_lease
 from kanban.prompt import PromptCard, compose, fill, shortened
 from kanban.spawn import Children, Launched, Order, close_gate, launch, open_gate
 from kanban.worker import resume
 from kanban.workspaces import prepare
 from ledger import ids
 from ledger.clock import Clock
-from ledger.database import savepoint
-from ledger.errors import StoreBusy, StoreDamaged, StoreFault, StoreFull, StoreMissing, StoreReplaced
+from ledger.database import serves_hosts
+from ledger.errors import StoreFault
 from ledger.events import Actor, Cap, WorkerBound
 from ledger.recorded import Draft
 from projections import queries
+from projections.policy import Policy
+from projections.run import Run
 from projections.task import Task
 
 SPAWN_FAILED = 127
-_OF_THE_STORE = (StoreBusy, StoreDamaged, StoreFull, StoreMissing, StoreReplaced)
-"""Faults that are no card's: nothing more is started, and none of them is charged to a card."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +75,12 @@ class Shop:
     url: str
     environ: Mapping[str, str]
     log_limit: int
+    worker_url: str | None = None
+
+    @property
+    def shared(self) -> bool:
+        """Whether other hosts may share the store, and so take over what this one does not keep."""
+        return serves_hosts(self.engine)
 
 
 def open_run(desk: Desk, task: Task, worker: Assignee, *, caps: Iterable[Cap], host: Host, actor: Actor) -> Claim:
@@ -105,9 +113,9 @@ def start(shop: Shop, claims: Iterable[Claim], children: Children, actor: Actor)
             reach("before-launch")
             try:
                 launched = launch(_order(shop, claim))
-            except _OF_THE_STORE:
-                raise
-            except Exception as fault:  # noqa: BLE001 – whatever it is, it is this card's, and the others start
+            except Exception as fault:
+                if _is_of_the_store(fault):
+                    raise
                 faults.append(Started(claim.task.id, claim.run, None, _witness(shop, claim, str(fault))))
                 continue
             children.add(launched.pid)
@@ -121,6 +129,14 @@ def start(shop: Shop, claims: Iterable[Claim], children: Children, actor: Actor)
     return [*faults, *(_let_run(claim, launched, unbound) for claim, launched in waiting)]
 
 
+def _is_of_the_store(fault: Exception) -> bool:
+    """Whether *fault* is no card's: nothing more is started then, and it is charged to none.
+
+    A store that can be asked, but not about this card, raises no more than `StoreFault`: that is the card's.
+    """
+    return isinstance(fault, StoreFault) and type(fault) is not StoreFault
+
+
 def _let_run(claim: Claim, launched: Launched, unbound: Mapping[str, str]) -> Started:
     if claim.task.id in unbound:
         close_gate(launched)
@@ -131,23 +147,43 @@ def _let_run(claim: Claim, launched: Launched, unbound: Mapping[str, str]) -> St
 
 
 def _bind(shop: Shop, waiting: Iterable[tuple[Claim, Launched]], actor: Actor) -> dict[str, str]:
-    """Write `worker_bound` for every supervisor at its gate; the cards that could not be bound, and why."""
-    unbound = {}
+    """Write `worker_bound` for every supervisor at its gate, then its lease; the cards that may not run, and why."""
+    unbound: dict[str, str] = {}
+    bound: dict[str, Run] = {}
+    read_at = uptime()
     with at_desk(shop.engine, shop.board, shop.clock) as desk:
         for claim, launched in waiting:
             if not may_bind(desk, claim.task.id, claim.run, shop.host.id):
                 unbound[claim.task.id] = "not bound: the run had ended, or a pause came between"
                 continue
             try:
-                with savepoint(desk.tx):
+                with desk.part():
                     desk.write(Decision((Draft.of(claim.task.id, _binding(shop.host, claim.run, launched), actor),)))
             except StoreFault:
                 raise
             except Exception as fault:  # noqa: BLE001 – whatever it is, it is this card's, and the others are bound
                 unbound[claim.task.id] = f"not bound: {fault}"
+                continue
+            bound[claim.task.id] = desk.run(claim.task.id, claim.run) or Run(claim.task.id, claim.run)
         reach("before-bind-commit")
+        shift, policy = read_at - desk.now, desk.settings.policy
     reach("after-bind-commit")
-    return unbound
+    return unbound | (_untold(shop, bound.values(), shift, policy) if shop.shared else {})
+
+
+def _untold(shop: Shop, bound: Iterable[Run], shift: int, policy: Policy) -> dict[str, str]:
+    """Write the leases of the *bound* runs where their supervisors look; the cards of which that failed, and why.
+
+    *shift* is what this machine's `uptime` is ahead of the store's clock.
+    """
+    untold = {}
+    for run in bound:
+        try:
+            folder = run_folder(shop.home, shop.board, run.task, run.run)
+            write_lease(folder, run.lease_until + shift, policy)
+        except OSError as fault:
+            untold[run.task] = f"not let run: its lease could not be written: {fault.strerror}"
+    return untold
 
 
 def may_bind(desk: Desk, task: str, run: int, host: str) -> bool:
@@ -198,7 +234,7 @@ def _order(shop: Shop, claim: Claim) -> Order:
         workspace=workspace,
         env=env,
         log_limit=shop.log_limit,
-        database_url=shop.url,
+        database_url=address_for_workers(shop.url, shop.worker_url),
         home=shop.home,
         goal_max_turns=card.goal_max_turns,
     )

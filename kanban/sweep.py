@@ -24,16 +24,17 @@ from kanban.commands import Foresight, View
 from kanban.desk import Desk, at_desk, looking
 from kanban.failpoints import reach
 from kanban.folders import check_room, make_private, run_folder, write_ending
+from kanban.lease_file import uptime
 from kanban.observe import Place, observe, of_board
 from kanban.plan import Admission, AskStop, Book, Forget, Here, Lift, Renew, Signal, Start, Step, Worker, admit, settle
 from kanban.processes import ProcessTable
+from kanban.sharing import keep_told, leases_of, name_doubles, started_at
 from kanban.spawn import Children
 from kanban.standing import by_reason, held_changes, keep_held, stamp, stamp_is_due
 from kanban.starting import Claim, Shop, open_run, start
 from kanban.tick import Tick, note_error, report
 from kanban.tidy import tidy
 from ledger.clock import rfc3339
-from ledger.database import savepoint
 from ledger.errors import StoreFault
 from ledger.events import Actor
 from ledger.memory import Memory
@@ -59,8 +60,16 @@ class Sweeper:
     @property
     def here(self) -> Here:
         """This host, as a plan sees it."""
-        known_workers = {name: Worker(worker.human, worker.max_running) for name, worker in self.workers.items()}
-        return Here(self.shop.host.id, self.shop.host.boot, self.cap, known_workers)
+        return self._here_at(None)
+
+    def _here_at(self, now: int | None) -> Here:
+        """This host at the store's instant *now*: where hosts share the store, its own start is one too."""
+        host = self.shop.host
+        staff = {
+            name: Worker(worker.human, worker.max_running, host.is_among(worker.hosts))
+            for name, worker in self.workers.items()
+        }
+        return Here(host.id, host.boot, self.cap, staff, None if now is None else started_at(self.shop, now))
 
     @property
     def actor(self) -> Actor:
@@ -89,8 +98,10 @@ class Sweeper:
         most = self._as_far_as_there_is_room(tick, most)
         signals: list[Signal] = []
         claims: list[Claim] = []
+        renewed: dict[tuple[str, int], int] = {}
         if self._changes_nothing(tick, seen, most):
             return
+        read_at = uptime()
         with at_desk(self.shop.engine, self.shop.board, self.shop.clock) as desk:
             watch = self._watch(desk)
             desk.know(watched.run for watched in watch.open)
@@ -102,17 +113,21 @@ class Sweeper:
                 done = self._guarded(tick, desk, _card(step), partial(self._apply, tick, desk, step))
                 failed |= {_card(step)} if done is None else set()
                 signals += done or []
+                if isinstance(step, Renew) and done is not None:
+                    renewed[step.run.task, step.run.run] = step.until
             admission = self._admit(desk, self._candidates(tick, desk), watch, seen, most)
             remaining = len(remaining_of(watch, seen, self.here.host))
             for card in admission.starts:
                 claim = self._guarded(tick, desk, card.task.id, partial(self._claim, desk, card, remaining))
                 claims += [] if claim is None else [claim]
-            keep_held(desk, admission, tick)
+            keep_held(desk, self.shop.host.id, admission, tick)
             changed = bool(steps or claims)
             stamp(desk, self.shop.host.id, tick, changed=changed)
+            at, policy = desk.now, desk.settings.policy
             reach("before-apply-commit")
         reach("after-claim-commit")
-        self._signal(tick, signals)
+        keep_told(tick, self.shop, leases_of(watch, renewed), shift=read_at - at, policy=policy)
+        self._signal(tick, signals, at)
         reach("after-signal")
         self._name_escaped(tick, steps)
         self._start(tick, claims)
@@ -144,7 +159,7 @@ class Sweeper:
                 drafts += told
             moved = snapshot.foreseen(desk, drafts)
             standing = self._candidates(tick, desk)
-            cards = snapshot.merged(standing, moved, desk.now, self.here.host) if moved else standing
+            cards = snapshot.merged(standing, moved, desk.now, self.shop.host.names) if moved else standing
             booked = sum(isinstance(step, Book) for step in steps)
             admission = self._admit(desk, cards, watch, seen, most, booked=booked, steps=steps)
             tick.claimed = [
@@ -156,37 +171,40 @@ class Sweeper:
     def _observe(self, tick: Tick) -> dict[Place, Any]:
         with looking(self.shop.engine, self.shop.board, self.shop.clock) as desk:
             watch = self._watch(desk)
-        seen = observe(watch.everyone(), self.shop.host, self.shop.home)
+            tick.at = desk.now
+        seen = observe(watch.everyone(), self.shop.host, self.shop.home, self.shop.shared)
         tick.present = sum(bool(found.members) for found in of_board(seen, self.shop.board).values())
         return seen
 
     def _watch(self, desk: Desk) -> snapshot.Watch:
-        return self.memory.of(desk.tx, "watch", lambda: snapshot.watch(desk.tx, desk.board))
+        return self.memory.of(desk.rows, "watch", lambda: snapshot.watch(desk.rows, desk.board))
 
     def _open(self, desk: Desk) -> tuple[Run, ...]:
-        return self.memory.of(desk.tx, "open", desk.live)
+        return self.memory.of(desk.rows, "open", desk.live)
 
     def _live(self, desk: Desk, *, ending: int) -> Live:
         """The live counts of the board, with *ending* groups of ended runs that still use this host."""
         host = self.shop.host.id
-        spawned = self.memory.of(desk.tx, f"spawned on {host}", lambda: snapshot.spawned_here(desk.tx, host))
+        spawned = self.memory.of(desk.rows, f"spawned on {host}", lambda: snapshot.spawned_here(desk.rows, host))
         return live_of(self._open(desk), spawned + ending)
 
     def _settle(self, tick: Tick, desk: Desk, watch: snapshot.Watch, seen: dict[Place, Any]) -> list[Step]:
         for task, error in watch.errors:
             note_error(tick, task, error)
+        here, open_runs = self._here_at(desk.now), [(watched.run, watched.lease) for watched in watch.open]
+        name_doubles(tick, here, desk.settings.policy, open_runs)
         return settle(
             desk.now,
             desk.settings,
-            self.here,
-            open_runs=[(watched.run, watched.lease) for watched in watch.open],
+            here,
+            open_runs=open_runs,
             ending=[watched.run for watched in watch.ending if watched.board == desk.board],
-            liftable=snapshot.liftable(desk.tx, desk.board, partial(note_error, tick)),
+            liftable=snapshot.liftable(desk.rows, desk.board, partial(note_error, tick)),
             seen=of_board(seen, desk.board),
         )
 
     def _candidates(self, tick: Tick, desk: Desk) -> Iterator[Task]:
-        return snapshot.candidates(desk.tx, desk.board, desk.now, self.here.host, partial(note_error, tick))
+        return snapshot.candidates(desk.rows, desk.board, desk.now, self.shop.host.names, partial(note_error, tick))
 
     def _admit(
         self,
@@ -211,6 +229,7 @@ class Sweeper:
 
     def _changes_nothing(self, tick: Tick, seen: dict[Place, Any], most: int | None) -> bool:
         """Whether a tick on this snapshot would write nothing: then no write transaction is opened, and all is told."""
+        read_at = uptime()
         with looking(self.shop.engine, self.shop.board, self.shop.clock) as desk:
             watch = self._watch(desk)
             if self._settle(tick, desk, watch, seen):
@@ -219,13 +238,15 @@ class Sweeper:
             if (
                 tick.errors
                 or admission.starts
-                or held_changes(desk, admission)
-                or stamp_is_due(desk, self.shop.host.id, tick)
+                or held_changes(desk, self.shop.host.id, admission)
+                or stamp_is_due(desk, self.shop.host.id)
             ):
                 return False
             tick.held = by_reason(admission)
             self._sum_up(tick, desk)
-            return True
+            at, policy = desk.now, desk.settings.policy
+        keep_told(tick, self.shop, leases_of(watch, {}), shift=read_at - at, policy=policy)
+        return True
 
     def _tell(self, tick: Tick, view: View, step: Step) -> list[Draft]:
         """What *step* would come to, told in *tick*."""
@@ -249,15 +270,15 @@ class Sweeper:
                 decision = decide_step(desk, step, self.actor, self._observer)
                 recorded = desk.write(decision)
                 if isinstance(step, Book):  # its processes were seen gone: an end by `on_success` keeps no lease either
-                    leases.release(desk.tx, desk.board, step.run.task, step.run.run)
+                    leases.release(desk.rows, desk.board, step.run.task, step.run.run)
                 report(tick, step, recorded, decision.notes)
             case Signal():
                 return [step]
             case Renew(run, until):
-                leases.renew(desk.tx, desk.board, run.task, run.run, until=until)
+                leases.renew(desk.rows, desk.board, run.task, run.run, until=until)
                 tick.renewed.append({"task": run.task, "run": run.run, "lease_until": rfc3339(until)})
             case Forget(run):
-                leases.release(desk.tx, desk.board, run.task, run.run)
+                leases.release(desk.rows, desk.board, run.task, run.run)
         return []
 
     def _claim(self, desk: Desk, card: Start, remaining: int) -> Claim:
@@ -267,8 +288,8 @@ class Sweeper:
         caps = caps_of(desk.settings, card.worker, live, own_cap=worker.max_running, host_cap=self.cap)
         return open_run(desk, card.task, worker, caps=caps, host=self.shop.host, actor=self.actor)
 
-    def _signal(self, tick: Tick, signals: Iterable[Signal]) -> None:
-        """TERM or KILL, to a verified group only; the time of the first is written down for every later tick."""
+    def _signal(self, tick: Tick, signals: Iterable[Signal], at: int) -> None:
+        """TERM or KILL, to a verified group only; the first time, *at*, is written down for every later tick."""
         for step in signals:
             run = step.run
             if run.group is None or not ProcessTable.signal(run.group, self.shop.host, step.signum):
@@ -277,7 +298,7 @@ class Sweeper:
             reach("after-first-signal")
             folder = run_folder(self.shop.home, self.shop.board, run.task, run.run)
             try:
-                write_ending(make_private(folder), self.shop.clock())
+                write_ending(make_private(folder), at)
             except OSError as fault:
                 note_error(tick, run.task, f"when it was told to end could not be written: {fault}")
 
@@ -306,20 +327,21 @@ class Sweeper:
 
     def _next_at(self, desk: Desk) -> int | None:
         """When time alone frees the next card; asked anew once that has come."""
-        asked, found = self.memory.of(desk.tx, "next_at", lambda: (desk.now, next_at(desk.tx, desk.board, desk.now)))
+        asked, found = self.memory.of(
+            desk.rows, "next_at", lambda: (desk.now, next_at(desk.rows, desk.board, desk.now))
+        )
         if asked <= desk.now and (found is None or desk.now < found):
             return found
-        return next_at(desk.tx, desk.board, desk.now)
+        return next_at(desk.rows, desk.board, desk.now)
 
     def _guarded(self, tick: Tick, desk: Desk, task: str, work: Callable[[], _T]) -> _T | None:
         """Do *work* in a savepoint of its own: a fault on one card is reported, and the others go on."""
         try:
-            with savepoint(desk.tx):
+            with desk.part():
                 return work()
         except StoreFault:
             raise
         except Exception as fault:  # noqa: BLE001 – whatever it is, it is this card's, and the exit code says so
-            desk.forget()
             note_error(tick, task, f"{type(fault).__name__}: {fault}")
             return None
 

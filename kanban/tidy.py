@@ -6,7 +6,7 @@ import json
 import os
 from pathlib import Path
 
-from sqlalchemy import bindparam, func, or_, select
+from sqlalchemy import Text, bindparam, func, or_, select
 
 from kanban.desk import Desk
 from kanban.failpoints import reach
@@ -19,7 +19,7 @@ from projections.leases import is_leased
 from projections.task import Task
 
 _CARDS = tables.tasks.c
-_NAME = func.json_each(bindparam("names")).table_valued("value").c.value
+_NAME = func.json_each(bindparam("names", type_=Text)).table_valued("value").c.value
 _CLOSED = Prepared(
     select(_CARDS.task)
     .where(_CARDS.board == bindparam("board"), _CARDS.task.in_(select(_NAME)))

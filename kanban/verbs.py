@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from kanban import commands as c
 from kanban.decide import decide_beat
 from kanban.desk import Desk, again, at_desk
 from kanban.failpoints import reach
+from kanban.folders import run_folder
+from kanban.lease_file import renew_file, uptime
 from kanban.questions import Questions
-from kanban.refusals import Forbidden
+from kanban.refusals import Forbidden, NothingToDo
 from kanban.session import Answer
 from kanban.worker.carrier import operators_only
 from kanban.workspaces import check_spec
 from ledger import ids
-from ledger.database import reading
+from ledger.database import reading, serves_hosts
 from ledger.errors import InvalidInput
 from ledger.events import Children
 from projections import leases, queries
@@ -44,12 +47,14 @@ class Verbs(Questions):
         workspace: str = "scratch",
         goal_max_turns: int | None = None,
         lane: Literal["work", "triage"] = "work",
+        host: str | None = None,
         key: str | None = None,
         blocked: str | None = None,
         command_id: str | None = None,
     ) -> Answer:
         """A new card. *parents* are ids, or (id, `ok` | `any`); *max_runtime* is seconds; *blocked* parks it at birth.
         *goal_max_turns* gives it a goal: a run goes on until its judge agrees, so many turns at most (0 or less: 20).
+        *host*, an id or a node name, is the only one whose sweep starts it; none: any.
 
         With an idempotency *key* the same request gives the first answer again, another one `Conflict`.
         """
@@ -57,7 +62,7 @@ class Verbs(Questions):
         links = tuple((parent, "ok") if isinstance(parent, str) else parent for parent in parents)
         command = c.Create(
             ids.task_id(), title, body, assignee, priority, links, tuple(labels), tenant, max_retries, max_runtime,
-            workspace, goal_max_turns, lane, None, key, blocked, self._made_by(),
+            workspace, goal_max_turns, lane, host, key, blocked, self._made_by(),
         )  # fmt: skip
         return self.do(command, command_id=command_id)
 
@@ -115,7 +120,7 @@ class Verbs(Questions):
                 chosen = list(tasks) if cause is None else _held_by(desk, cause)
                 return [self._unblocked(desk, c.Unblock(task, reason), dry_run=dry_run) for task in chosen]
 
-        return again(once)  # type: ignore[no-any-return]  # `again` is untyped on purpose
+        return again(once)
 
     def _unblocked(self, desk: Desk, command: c.Unblock, *, dry_run: bool) -> Answer:
         decision = self._decided(desk, command)
@@ -198,14 +203,25 @@ class Verbs(Questions):
 
     def heartbeat(self, task: str | None = None, *, run: int | None = None, lock: str | None = None) -> Answer:
         """Renew the lease of the caller's run: no event. Raises `LostClaim` once the run is over."""
-        card, claim = self._speaker(task, run, lock)
+        card, speaker = self._speaker(task, run, lock)
+        claim = _needed(card, speaker)
+        return again(lambda: self._beaten(card, claim))
+
+    def _beaten(self, card: str, claim: c.Credential) -> Answer:
+        read_at = uptime()
         with at_desk(self.engine, self.name, self.clock) as desk:
-            found = decide_beat(desk, card, _needed(card, claim))
-            until = desk.now + desk.settings.policy.lease * SECOND
-            leases.renew(desk.tx, self.name, card, found.run, until=until, beat=desk.now)
+            found, policy = decide_beat(desk, card, claim), desk.settings.policy
+            lease = policy.lease * SECOND
+            leases.renew(desk.rows, self.name, card, found.run, until=desk.now + lease, beat=desk.now)
             reach("before-verb-commit")
             answer = self._answer(desk, card, changed=True)
         reach("after-verb-commit")
+        if not serves_hosts(self.engine):
+            return answer
+        try:
+            renew_file(run_folder(self.home, self.name, card, found.run), found, self.host, read_at + lease, policy)
+        except OSError as fault:
+            return replace(answer, notes=(f"its supervisor does not hear of it: {fault.strerror}: {fault.filename}",))
         return answer
 
     def claim(self, task: str | None = None, *, assignee: str | None = None, pid: int | None = None) -> Granted:
@@ -213,30 +229,48 @@ class Verbs(Questions):
 
         Raises `Taken`, `NotClaimable`, `Paused`, `NothingToDo`.
         """
-        from kanban.claims import HandClaim, may_linger, seen_gone
+        return self._granted([self._ask(task, assignee, pid)])[0]
+
+    def claim_many(self, most: int, *, assignee: str | None = None) -> list[Granted]:
+        """Take the next cards by hand, at most *most*, all in one transaction; none where nothing can be claimed.
+
+        Raises `Paused`.
+        """
+        try:
+            return self._granted([self._ask(None, assignee, None) for _ in range(most)])
+        except NothingToDo:
+            return []
+
+    def _ask(self, task: str | None, assignee: str | None, pid: int | None) -> HandClaim:
+        from kanban.claims import HandClaim
 
         if self.own is not None:
             raise Forbidden("a worker claims nothing: it has its card", task=self.own[0], remedy="ask an operator")
         caps = {name: worker.max_running for name, worker in self.loaded.config.assignees.items()}
-        ask = HandClaim(task, assignee, pid, caps)
-        granted = None
-        with at_desk(self.engine, self.name, self.clock) as desk:
-            if not may_linger(desk.tx, self.name, task, self.host):
-                granted = self._grant(desk, ask, None)
+        return HandClaim(task, assignee, pid, caps, lock=ids.lock(), command_id=self.own_command_id())
+
+    def _granted(self, asks: Sequence[HandClaim]) -> list[Granted]:
+        from kanban.claims import seen_gone
+
+        granted = again(lambda: self._claimed(asks, None))
         if granted is None:  # nobody looks at processes while others wait for the board
             with reading(self.engine) as tx:
-                gone = seen_gone(tx, self.name, task, self.host)
-            with at_desk(self.engine, self.name, self.clock) as desk:
-                granted = self._grant(desk, ask, gone)
+                gone = seen_gone(tx, self.name, asks[0].task, self.host)
+            granted = again(lambda: self._claimed(asks, gone))
         reach("after-verb-commit")
+        assert granted is not None
         return granted
 
-    def _grant(self, desk: Desk, ask: HandClaim, gone: frozenset[Key] | None) -> Granted:
-        from kanban.claims import claim_by_hand
+    def _claimed(self, asks: Sequence[HandClaim], gone: frozenset[Key] | None) -> list[Granted] | None:
+        """The claims; none if they may be waiting for processes of this host that nobody has looked at."""
+        from kanban.claims import claim_all, may_linger
 
-        granted = claim_by_hand(desk, ask, self.actor, self.host, gone)
-        reach("before-verb-commit")
-        return granted
+        with at_desk(self.engine, self.name, self.clock) as desk:
+            if gone is None and may_linger(desk.rows, self.name, asks[0].task, self.host):
+                return None
+            granted = claim_all(desk, asks, self.actor, self.host, gone)
+            reach("before-verb-commit")
+            return granted
 
     def _speaker(self, task: str | None, run: int | None, lock: str | None) -> tuple[str, c.Credential | None]:
         """The card, and the claim that speaks for it: given, or from the worker's environment; none: an operator."""

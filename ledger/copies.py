@@ -45,6 +45,17 @@ def open_to_look(path: Path) -> Engine:
     return _engine(path, "mode=ro")
 
 
+@contextmanager
+def drafting(path: Path) -> Iterator[Connection]:
+    """A transaction on the file *path*, which nobody else has: if it fails, what is in the file is worth nothing."""
+    engine = _engine(path, "mode=rw")
+    with reading(engine) as tx:
+        for pragma in ("journal_mode=OFF", "synchronous=OFF", "cache_size=-64000"):
+            tx.exec_driver_sql(f"PRAGMA {pragma}")
+        yield tx
+    engine.dispose()
+
+
 def keep_write_ahead_log(path: Path) -> None:
     """Let the store in the file *path*, which nobody else has, keep a write-ahead log from its next opening on."""
     engine = _engine(path, "mode=rw")

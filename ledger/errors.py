@@ -10,16 +10,21 @@ LedgerError
 ├── NotFound                    the thing is not there: look again
 │   ├── UnknownBoard
 │   ├── UnknownTask
-│   └── UnknownRun
+│   ├── UnknownRun
+│   └── UnknownPosition
 ├── WrongExpectedVersion        somebody else was first: read again
 └── StoreFault                  the store itself: call a person
     ├── StoreMissing
     ├── StoreExists
     ├── StoreOutdated
     ├── StoreTooNew
+    ├── StoreMoving
+    ├── StoreMoved
     ├── StoreDamaged
     ├── StoreReplaced
     ├── StoreBusy
+    ├── StoreDenied
+    ├── StoreUnreachable
     ├── StoreFull
     └── StoreUnsupported
 """
@@ -115,12 +120,21 @@ class UnknownRun(NotFound):
         self.run = run
 
 
+class UnknownPosition(NotFound):
+    """The board's log has no event at that position."""
+
+    def __init__(self, position: int) -> None:
+        super().__init__(f"no event stands at position {position}", remedy="ledger events")
+        self.position = position
+
+
 class WrongExpectedVersion(LedgerError):
     """Another writer appended to the stream first: read again and decide again."""
 
-    def __init__(self, task: str, *, expected: int, actual: int) -> None:
+    def __init__(self, task: str, *, expected: int | None, actual: int | None) -> None:
+        known = f"is at version {actual}, expected {expected}"
         super().__init__(
-            f"{task or 'the board'} is at version {actual}, expected {expected}",
+            f"{task or 'the board'} {'has moved on: another writer was first' if actual is None else known}",
             task=task or None,
             remedy="read again and repeat the command",
         )
@@ -147,9 +161,8 @@ class StoreOutdated(StoreFault):
     """The store's tables are older than this program."""
 
     def __init__(self, url: str, found: str, wanted: str) -> None:
-        super().__init__(
-            f"{url} is at revision {found}, this program needs {wanted}", remedy="copy the file, then ledger db upgrade"
-        )
+        said = f"{url} is at revision {found}, this program needs {wanted}"
+        super().__init__(said, remedy="copy the store, then ledger db upgrade")
 
 
 class StoreTooNew(StoreFault):
@@ -157,6 +170,27 @@ class StoreTooNew(StoreFault):
 
     def __init__(self, url: str, found: str, wanted: str) -> None:
         super().__init__(f"{url} is at revision {found}, this program knows {wanted}", remedy="upgrade kanban-ledger")
+
+
+class StoreMoving(StoreFault):
+    """Another store is being moved to that address: it can be used once that has ended."""
+
+    def __init__(self, url: str, source: str) -> None:
+        super().__init__(
+            f"{url} cannot be used yet: a move into it has not ended", remedy=f"ledger db move {source} {url}"
+        )
+        self.source = source
+
+
+class StoreMoved(StoreFault):
+    """The store was moved away from here, and is sealed: two stores of one board would be two histories."""
+
+    def __init__(self, target: str) -> None:
+        super().__init__(
+            f"this ledger has moved to {target}",
+            remedy="name that address: LEDGER_DATABASE_URL, or database in ledger.toml",
+        )
+        self.target = target
 
 
 class StoreDamaged(StoreFault):
@@ -172,6 +206,24 @@ class StoreReplaced(StoreFault):
 
 class StoreBusy(StoreFault):
     """Another writer held the store longer than the busy timeout."""
+
+
+class StoreDenied(StoreFault):
+    """The database server does not let this role in, or do that."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(
+            f"the database server refuses: {said}", remedy="see user, password and the roles in docs/scaling.md"
+        )
+
+
+class StoreUnreachable(StoreFault):
+    """The database server did not answer, or broke off in the middle: what was not acknowledged may have been done."""
+
+    def __init__(self, said: str) -> None:
+        super().__init__(
+            f"the database server cannot be reached: {said}", remedy="see that the server runs, then retry"
+        )
 
 
 class StoreFull(StoreFault):

@@ -6,6 +6,7 @@ missing must not look like one that is empty.
 """
 
 from functools import cache
+from json import dumps
 from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, model_validator
@@ -130,7 +131,9 @@ class Edited(Event):
         for name, value in self.values.items():
             if name not in EDITABLE:
                 raise ValueError(f"{name} cannot be edited")
-            EDITABLE[name].validate_python(value)
+            wanted = EDITABLE[name]
+            if dumps(wanted.dump_python(wanted.validate_python(value)), sort_keys=True) != dumps(value, sort_keys=True):
+                raise ValueError(f"{name} is of another type")
         if set(self.fields) - {"title", "body"} != set(self.values):
             raise ValueError("fields and values do not name the same")
         return self

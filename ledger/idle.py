@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Final
 
@@ -14,18 +15,28 @@ _OPTION: Final = "idle"
 class Idle:
     """The connections of an engine that nobody uses now; a process that was forked has none of its parent's."""
 
-    def __init__(self) -> None:
+    def __init__(self, sound: Callable[[Connection], bool] | None) -> None:
         self._process = os.getpid()
+        self._sound = sound
         self._connections: list[Connection] = []
         self._parents: list[Connection] = []
 
     def take(self, engine: Engine) -> Connection:
         """A connection of one's own."""
+        kept = self.kept(engine)
+        return engine.connect() if kept is None else kept
+
+    def kept(self, engine: Engine) -> Connection | None:
+        """One that was given back, and is still sound; none where there is none."""
         self._leave_to_parent(engine)
-        try:
-            return self._connections.pop()
-        except IndexError:  # none, or another thread was faster
-            return engine.connect()
+        while True:
+            try:
+                tx = self._connections.pop()
+            except IndexError:  # none, or another thread was faster
+                return None
+            if self._sound is None or self._sound(tx):
+                return tx
+            drop(tx)
 
     def give_back(self, tx: Connection) -> None:
         """*tx* is not needed any more, and nothing of a transaction is left in it."""
@@ -46,9 +57,21 @@ class Idle:
         engine.dispose(close=False)
 
 
-def keep_idle(engine: Engine) -> None:
-    """Let *engine* keep its connections between transactions, until it is disposed of."""
-    idle = Idle()
+def drop(tx: Connection) -> None:
+    """Let *tx* go, as one that may be broken."""
+    tx.invalidate()
+    tx.close()
+
+
+def idle_of(engine: Engine) -> Idle:
+    """The idle connections of *engine*, which keeps some."""
+    found: Idle = engine.get_execution_options()[_OPTION]
+    return found
+
+
+def keep_idle(engine: Engine, *, sound: Callable[[Connection], bool] | None = None) -> None:
+    """Let *engine* keep its connections between transactions, until it is disposed of; those that are still *sound*."""
+    idle = Idle(sound)
     engine.update_execution_options(**{_OPTION: idle})
     event.listen(engine, "engine_disposed", lambda _: idle.close())
 

@@ -19,6 +19,11 @@ def board_id() -> str:
     return secrets.token_hex(16)
 
 
+def command_id() -> str:
+    """A new command's id: 80 random bits."""
+    return secrets.token_hex(10)
+
+
 def lock() -> str:
     """A run's fencing token: 256 random bits. Only its hash is ever written down."""
     return secrets.token_urlsafe(32)

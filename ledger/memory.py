@@ -1,7 +1,8 @@
 """What was read of a store, kept until anybody writes to it: so a look at a store that stands still costs nothing.
 
 SQLite tells: its `data_version` differs once another connection has committed, and `total_changes` counts what this
-connection wrote. Both are asked inside the reader's transaction, so they are those of its snapshot.
+connection wrote. Both are asked inside the reader's transaction, so they are those of its snapshot. PostgreSQL does
+not tell, so there nothing is kept.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Memory:
 
         In a transaction that may write nothing is kept, and nothing that was: there only *read* is asked.
         """
-        if tx.get_execution_options().get("immediate", False):
+        if tx.dialect.name != "sqlite" or tx.get_execution_options().get("immediate", False):
             return read()
         mark = _mark(tx)
         if mark != self._mark:

@@ -1,15 +1,15 @@
 """Prepared statements: Core builds them once, the driver runs them.
 
 Building and compiling an expression costs ten times what SQLite needs to run it, so what is on a hot path is written
-in Core, compiled once, and then only its text and its values are handed over. Rows are the driver's own tuples:
-booleans are 0 and 1 there.
+in Core, compiled once for each database, and then only its text and its values are handed over. Rows are the driver's
+own tuples: booleans are 0 and 1 in SQLite's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection
 from sqlalchemy.sql import ClauseElement
@@ -18,13 +18,11 @@ from sqlalchemy.sql import ClauseElement
 class Prepared:
     """A Core statement whose `bindparam` names are the keyword arguments of every call."""
 
-    __slots__ = ("_fixed", "_in_order", "_statement", "_text")
+    __slots__ = ("_spoken", "_statement")
 
     def __init__(self, statement: ClauseElement) -> None:
         self._statement = statement
-        self._text: str | None = None
-        self._in_order = _picked(())
-        self._fixed: Mapping[str, Any] = {}
+        self._spoken: dict[str, _Spoken] = {}
 
     def all(self, tx: Connection, **values: Any) -> list[Any]:
         """Every row, as tuples."""
@@ -40,26 +38,36 @@ class Prepared:
 
     def each_in_order(self, tx: Connection, rows: Sequence[Sequence[Any]]) -> None:
         """Run it once for each of *rows*, whose values stand in the order of its placeholders."""
-        cursor, text = tx.connection.cursor(), self._text or self._compiled(tx)
+        cursor, text = tx.connection.cursor(), self._in(tx).text
         if len(rows) == 1:  # at half the price
             cursor.execute(text, rows[0])
         else:
             cursor.executemany(text, rows)
 
     def _run(self, tx: Connection, values: Mapping[str, Any]) -> Any:
-        text = self._text or self._compiled(tx)
-        if self._fixed:
-            values = {**self._fixed, **values}
+        spoken = self._in(tx)
+        if spoken.fixed:
+            values = {**spoken.fixed, **values}
         driver: Any = tx.connection.dbapi_connection
-        return driver.execute(text, self._in_order(values))
+        return driver.execute(spoken.text, spoken.in_order(values))
 
-    def _compiled(self, tx: Connection) -> str:
-        """Its text; also the names of its values in the order of the placeholders, and those it brings itself."""
+    def _in(self, tx: Connection) -> _Spoken:
+        return self._spoken.get(tx.dialect.name) or self._compiled(tx)
+
+    def _compiled(self, tx: Connection) -> _Spoken:
         compiled: Any = self._statement.compile(dialect=tx.dialect)
-        self._in_order = _picked(compiled.positiontup)
-        self._fixed = {name: value for name, value in compiled.params.items() if value is not None}
-        self._text = str(compiled.string)
-        return self._text
+        fixed = {name: value for name, value in compiled.params.items() if value is not None}
+        spoken = _Spoken(str(compiled.string), _picked(compiled.positiontup), fixed)
+        self._spoken[tx.dialect.name] = spoken
+        return spoken
+
+
+class _Spoken(NamedTuple):
+    """A statement in one database's language: its text, its values in the order of the placeholders, and its own."""
+
+    text: str
+    in_order: Callable[[Mapping[str, Any]], tuple[Any, ...]]
+    fixed: Mapping[str, Any]
 
 
 def _picked(names: Sequence[str]) -> Callable[[Mapping[str, Any]], tuple[Any, ...]]:

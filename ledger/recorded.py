@@ -13,7 +13,8 @@ from ledger.errors import InvalidText
 from ledger.events import KINDS, SCHEMAS, Actor, Event, blank_words, columns_of, event_of, words_of
 from ledger.upcasters import upcast
 
-_dump = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+canonical = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
+"""A JSON value as facts and words are stored: UTF-8, keys sorted, no spaces. Raises `ValueError` for NaN."""
 
 
 def parsed(text: str) -> Any:
@@ -88,7 +89,7 @@ class Draft(NamedTuple):
         run = fields.pop("run", None)
         outcome = fields.pop("outcome", None)
         words = {name: fields.pop(name) for name in words_of(kind)}
-        facts_text, words_text = _dump(fields), _dump(words) if words else "{}"
+        facts_text, words_text = canonical(fields), canonical(words) if words else "{}"
         _refuse_bad_text(event, facts_text + words_text)
         _refuse_bad_names(task, actor)
         return cls(task, kind, run, outcome, facts_text, words_text, actor)
@@ -103,10 +104,13 @@ class Draft(NamedTuple):
 
 
 def valid(recorded: Recorded) -> str | None:
-    """What is wrong with the shape of *recorded*, or none: every field through Pydantic (`replay --strict`)."""
+    """What is wrong with the shape of *recorded*, or none: every field through Pydantic, a number as a number only."""
+    if _valid_as_stored(recorded):
+        return None
+    columns = {name: getattr(recorded, name) for name in columns_of(recorded.kind)}
+    fields = {**recorded.facts, **blank_words(recorded.kind), **recorded.words, **columns}
     try:
-        if not _valid_as_stored(recorded):
-            recorded.event()
+        KINDS[recorded.kind].__pydantic_validator__.validate_json(canonical(fields), strict=True)
     except ValidationError as fault:
         first = fault.errors()[0]
         return f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
@@ -125,7 +129,7 @@ def _valid_as_stored(recorded: Recorded) -> bool:
     columns = _columns_text(recorded.kind, recorded.run, recorded.outcome)
     fields = [text[1:-1] for text in (columns, facts.strip(), words) if text != "{}"]
     try:
-        KINDS[recorded.kind].__pydantic_validator__.validate_json(f"{{{','.join(fields)}}}")
+        KINDS[recorded.kind].__pydantic_validator__.validate_json(f"{{{','.join(fields)}}}", strict=True)
     except ValidationError:
         return False
     return True
@@ -134,7 +138,7 @@ def _valid_as_stored(recorded: Recorded) -> bool:
 @lru_cache(maxsize=4_096)
 def _columns_text(kind: str, run: int | None, outcome: str | None) -> str:
     columns = {"run": run, "outcome": outcome}
-    return _dump({name: columns[name] for name in columns_of(kind)})
+    return canonical({name: columns[name] for name in columns_of(kind)})
 
 
 def check_text(field: str, text: str) -> None:
@@ -150,7 +154,7 @@ def _refuse_bad_text(event: Event, stored: str) -> None:
         return
     fields = event.model_dump()  # not as JSON: there Pydantic writes U+FFFD for a surrogate in a dictionary's key
     for name, value in fields.items():
-        for text in _texts(value):
+        for text in texts_in(value):
             check_text(f"{fields['kind']}.{name}", text)
 
 
@@ -161,13 +165,14 @@ def _refuse_bad_names(task: str, actor: Actor) -> None:
         check_text(field, text)
 
 
-def _texts(value: Any) -> list[str]:
+def texts_in(value: Any) -> list[str]:
+    """Every text in a JSON *value*, keys of objects too, however deep it stands."""
     match value:
         case str():
             return [value]
         case dict():
-            return [text for pair in value.items() for part in pair for text in _texts(part)]
+            return [text for pair in value.items() for part in pair for text in texts_in(part)]
         case list() | tuple():
-            return [text for part in value for text in _texts(part)]
+            return [text for part in value for text in texts_in(part)]
         case _:
             return []

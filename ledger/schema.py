@@ -20,14 +20,18 @@ from sqlalchemy import (
 
 REVISION: Final = "0001"
 """The revision of the tables that this program reads and writes."""
+SEALED: Final = "this ledger has moved to "
+"""How the database refuses a write to a store that was moved away."""
+NAME: Final = Text().with_variant(Text(collation="C"), "postgresql")
+"""A text that is compared and sorted: by code points, on every engine."""
 
 metadata = MetaData()
 
 boards = Table(
     "boards",
     metadata,
-    Column("board", Text, primary_key=True),
-    Column("board_id", Text, nullable=False),
+    Column("board", NAME, primary_key=True),
+    Column("board_id", NAME, nullable=False),
     Column("head_position", BigInteger, nullable=False),
     Column("head_at", BigInteger, nullable=False),
     Column("head_hash", LargeBinary, nullable=False),
@@ -37,19 +41,19 @@ boards = Table(
 events = Table(
     "events",
     metadata,
-    Column("board", Text, primary_key=True),
+    Column("board", NAME, primary_key=True),
     Column("position", BigInteger, primary_key=True, autoincrement=False),
-    Column("task", Text, nullable=False),
+    Column("task", NAME, nullable=False),
     Column("version", Integer, nullable=False),
-    Column("kind", Text, nullable=False),
+    Column("kind", NAME, nullable=False),
     Column("schema", Integer, nullable=False),
     Column("at", BigInteger, nullable=False),
-    Column("actor_kind", Text, nullable=False),
-    Column("actor_name", Text, nullable=False),
-    Column("actor_host", Text, nullable=False),
+    Column("actor_kind", NAME, nullable=False),
+    Column("actor_name", NAME, nullable=False),
+    Column("actor_host", NAME, nullable=False),
     Column("run", Integer),
-    Column("outcome", Text),
-    Column("command_id", Text),
+    Column("outcome", NAME),
+    Column("command_id", NAME),
     Column("facts", Text, nullable=False),
     Column("words_digest", LargeBinary, nullable=False),
     Column("hash", LargeBinary, nullable=False),
@@ -68,7 +72,7 @@ Index(
 words = Table(
     "words",
     metadata,
-    Column("board", Text, primary_key=True),
+    Column("board", NAME, primary_key=True),
     Column("position", BigInteger, primary_key=True, autoincrement=False),
     Column("salt", LargeBinary, nullable=False),
     Column("words", Text, nullable=False),

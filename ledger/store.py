@@ -1,8 +1,9 @@
 """The append-only store: append with an expected version, read a task, read a board, follow.
 
 Functions over a `Connection`; whoever opened the transaction closes it. Position, version and hash are taken from
-the board's row inside the transaction, so positions have no holes and are visible in order, and nothing that is kept
-in memory survives a rollback.
+the board's row inside the transaction, which locks it until the end, so positions have no holes and are visible in
+order, and nothing that is kept in memory survives a rollback. Should the lock ever fail, the log's keys refuse the
+second writer.
 """
 
 from __future__ import annotations
@@ -12,10 +13,25 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Connection, Engine, Select, bindparam, func, insert, outerjoin, select, update
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Engine,
+    Select,
+    bindparam,
+    func,
+    insert,
+    outerjoin,
+    select,
+    update,
+)
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.expression import ColumnElement, FunctionElement
 
 from ledger import chain
-from ledger.database import hold_board, reading
+from ledger.bulk import put
+from ledger.clock import Clock
+from ledger.database import reading, store_instant
 from ledger.errors import LedgerError, StoreDamaged, UnknownBoard, WrongExpectedVersion
 from ledger.prepared import Prepared
 from ledger.recorded import Draft, Recorded, check_text
@@ -51,6 +67,24 @@ def head(tx: Connection, board: str) -> Head:
     return Head(*row)
 
 
+def standing(tx: Connection, board: str, clock: Clock, *, hold: bool = False) -> tuple[Head, int]:
+    """Where the log of *board* ends, and what time it is: the server's, where there is one, read in one go.
+
+    *hold* takes the board's lock until the transaction ends; on SQLite the right to write is that lock already.
+    Raises `UnknownBoard`.
+    """
+    row = (_HELD if hold else _NOW).one(tx, board=board)
+    if row is None:
+        raise _headless(tx, board)
+    *found, told = row
+    return Head(*found), store_instant(told, clock)
+
+
+def instant_of(tx: Connection, clock: Clock) -> int:
+    """What time it is for the store (µs UTC): the server's, where there is one, else the machine's."""
+    return store_instant(_INSTANT.one(tx)[0], clock)
+
+
 def _headless(tx: Connection, board: str) -> LedgerError:
     """Why there is no row of *board*: nobody founded it, or the row was lost, and then its log is still there."""
     if tx.execute(select(events.c.position).where(events.c.board == board).limit(1)).first() is None:
@@ -63,9 +97,9 @@ def version(tx: Connection, board: str, task: str) -> int:
     return _VERSION.one(tx, board=board, task=task)[0] or 0
 
 
-def _standing(tx: Connection, board: str, task: str) -> tuple[Head, int]:
-    """Where the board's log ends, and the last version of the stream of *task*."""
-    row = _STANDING.one(tx, board=board, task=task)
+def _held(tx: Connection, board: str, task: str) -> tuple[Head, int]:
+    """Where the board's log ends, now held, and the last version of the stream of *task*."""
+    row = _APPENDING.one(tx, board=board, task=task)
     if row is None:
         raise _headless(tx, board)
     *found, last = row
@@ -88,28 +122,94 @@ def append(
     the instant of the event before it; *command_id* marks the first event. Raises `WrongExpectedVersion` if another
     writer was there first, `UnknownBoard`, `InvalidText`.
     """
-    check_text("command_id", command_id or "")
-    hold_board(tx, board)
-    task = drafts[0].task
-    last, actual = _standing(tx, board, task)
-    if actual != expected:
-        raise WrongExpectedVersion(task, expected=expected, actual=actual)
-    at = max(at, last.at)
-    recorded: list[Recorded] = []
-    previous = last.hash
-    for step, draft in enumerate(drafts, 1):
-        if draft.task != task:
-            raise ValueError(f"one append is one stream: {draft.task!r} after {task!r}")
-        placed = draft.as_if(board=board, position=last.position + step, version=actual + step, at=at)
-        if step == 1 and command_id is not None:
-            placed = placed._replace(command_id=command_id)
-        event = _chained(placed, previous, salt(32))
-        previous = event.hash
-        recorded.append(event)
-    _INSERT_EVENT.each_in_order(tx, [event[:_STORED] for event in recorded])
-    _INSERT_WORDS.each_in_order(tx, [_words_row(event) for event in recorded])
-    _MOVE_HEAD.run(tx, of=board, was=last.position, head_position=recorded[-1].position, head_at=at, head_hash=previous)
+    end, actual = _held(tx, board, drafts[0].task)
+    log = Log(tx, board, end, {drafts[0].task: actual})
+    recorded = log.append(drafts, expected=expected, at=at, command_id=command_id, salt=salt)
+    log.flush()
     return recorded
+
+
+class Log:
+    """The end of a board's log inside one transaction that holds the board: `flush` puts into it what was appended.
+
+    So many appends take as few statements as one. Whoever reads events flushes first, and whoever rolls back to a
+    savepoint goes `back` to the `mark` that was taken before it.
+    """
+
+    def __init__(self, tx: Connection, board: str, end: Head, versions: dict[str, int] | None = None) -> None:
+        """*end* is where the log ends now; *versions*, of streams whose last one is known."""
+        self.end = end
+        self._tx, self._board = tx, board
+        self._versions = versions or {}
+        self._appended: list[Recorded] = []
+        self._stored = 0
+
+    def append(
+        self,
+        drafts: Sequence[Draft],
+        *,
+        expected: int,
+        at: int,
+        command_id: str | None = None,
+        salt: Callable[[int], bytes] = secrets.token_bytes,
+    ) -> list[Recorded]:
+        """As the function of that name."""
+        check_text("command_id", command_id or "")
+        task = drafts[0].task
+        actual = self._versions.get(task)
+        if actual is None:
+            actual = version(self._tx, self._board, task)
+        if actual != expected:
+            raise WrongExpectedVersion(task, expected=expected, actual=actual)
+        at = max(at, self.end.at)
+        recorded: list[Recorded] = []
+        previous = self.end.hash
+        for step, draft in enumerate(drafts, 1):
+            if draft.task != task:
+                raise ValueError(f"one append is one stream: {draft.task!r} after {task!r}")
+            placed = draft.as_if(board=self._board, position=self.end.position + step, version=actual + step, at=at)
+            if step == 1 and command_id is not None:
+                placed = placed._replace(command_id=command_id)
+            event = _chained(placed, previous, salt(32))
+            previous = event.hash
+            recorded.append(event)
+        self._appended += recorded
+        self._versions[task] = recorded[-1].version
+        self.end = Head(self.end.board_id, recorded[-1].position, at, previous)
+        return recorded
+
+    def flush(self) -> None:
+        """Put into the store what is not there yet."""
+        waiting = self._appended[self._stored :]
+        if waiting:
+            first = self.end.position - len(waiting)
+            write(
+                self._tx, self._board, self.end._replace(position=first), waiting, [words_row(each) for each in waiting]
+            )
+            self._stored = len(self._appended)
+
+    @property
+    def mark(self) -> tuple[int, int, Head]:
+        """What to go `back` to."""
+        return len(self._appended), self._stored, self.end
+
+    def back(self, mark: tuple[int, int, Head]) -> None:
+        """Forget what was appended after *mark*, which the store has rolled back."""
+        length, self._stored, self.end = mark
+        del self._appended[length:]
+        self._versions = {event.task: event.version for event in self._appended[self._stored :]}
+
+
+def write(
+    tx: Connection, board: str, last: Head, recorded: Sequence[Recorded], worded: Sequence[tuple[object, ...]]
+) -> Head:
+    """Put *recorded*, one or more chained to *last*, with their rows of words behind it. Where the log ends then."""
+    end = recorded[-1]
+    put(tx, events, [event[:_STORED] for event in recorded])
+    if worded:
+        put(tx, words, worded)
+    _MOVE_HEAD.run(tx, of=board, was=last.position, head_position=end.position, head_at=end.at, head_hash=end.hash)
+    return Head(last.board_id, end.position, end.at, end.hash)
 
 
 def by_command(tx: Connection, board: str, command_id: str) -> Recorded | None:
@@ -214,7 +314,8 @@ def _recorded(row: tuple[Any, ...] | None) -> Recorded | None:
     return None if row is None else Recorded(*row)
 
 
-def _words_row(event: Recorded) -> tuple[object, ...]:
+def words_row(event: Recorded) -> tuple[object, ...]:
+    """The row of words that stands beside *event*."""
     if event.salt is None or event.words_text is None:
         raise StoreDamaged(f"position {event.position} would be written without its words")
     return event.board, event.position, event.salt, event.words_text
@@ -224,27 +325,43 @@ def _in_board() -> Select[tuple[object, ...]]:
     return _columns().where(events.c.board == bindparam("board"))
 
 
-_HEAD = Prepared(
-    select(boards.c.board_id, boards.c.head_position, boards.c.head_at, boards.c.head_hash).where(
-        boards.c.board == bindparam("board")
-    )
-)
+class _ServerNow(FunctionElement[int]):
+    """The server's clock in microseconds UTC; null where the store is a file."""
+
+    type = BigInteger()
+    inherit_cache = True
+
+
+@compiles(_ServerNow)
+def _no_server(_element: object, _compiler: object, **_: object) -> str:
+    return "NULL"
+
+
+@compiles(_ServerNow, "postgresql")
+def _asks_server(_element: object, _compiler: object, **_: object) -> str:
+    return "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)"
+
+
+def _ends(*more: ColumnElement[Any]) -> Select[Any]:
+    row = boards.c.board_id, boards.c.head_position, boards.c.head_at, boards.c.head_hash
+    return select(*row, *more).where(boards.c.board == bindparam("board"))
+
+
+_INSTANT = Prepared(select(_ServerNow()))
+_HEAD = Prepared(_ends())
+_NOW = Prepared(_ends(_ServerNow()))
+_LOCKED = _ends().with_for_update().cte("locked")  # the clock is read once the lock is there
+_HELD = Prepared(select(*_LOCKED.c, _ServerNow()))
 _VERSION = Prepared(
     select(func.max(events.c.version)).where(events.c.board == bindparam("board"), events.c.task == bindparam("task"))
 )
-_STANDING = Prepared(
-    select(
-        boards.c.board_id,
-        boards.c.head_position,
-        boards.c.head_at,
-        boards.c.head_hash,
+_APPENDING = Prepared(
+    _ends(
         select(func.max(events.c.version))
         .where(events.c.board == bindparam("board"), events.c.task == bindparam("task"))
-        .scalar_subquery(),
-    ).where(boards.c.board == bindparam("board"))
+        .scalar_subquery()
+    ).with_for_update()
 )
-_INSERT_EVENT = Prepared(insert(events))
-_INSERT_WORDS = Prepared(insert(words))
 _MOVE_HEAD = Prepared(
     update(boards)
     .where(boards.c.board == bindparam("of"), boards.c.head_position == bindparam("was"))

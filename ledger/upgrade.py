@@ -2,30 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib.resources import as_file, files
 from io import StringIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, TypeVar
 
 from sqlalchemy import Connection, Engine, MetaData, inspect, text
+from sqlalchemy.exc import IntegrityError, ProgrammingError
 
-from ledger.database import connect, masked, reading, writing
-from ledger.errors import StoreDamaged, StoreMissing, StoreOutdated, StoreTooNew
+from ledger.database import connect, masked, reading, serves_hosts, writing
+from ledger.errors import StoreDamaged, StoreMissing, StoreMoved, StoreMoving, StoreOutdated, StoreTooNew
 from ledger.schema import REVISION
 
 if TYPE_CHECKING:
     from alembic.config import Config
 
 
+T = TypeVar("T")
+_TRIES: Final = 3
 _SECTOR: Final = 512  # bytes: no page of SQLite's is smaller
 
 
 def open_store(url: str) -> Engine:
     """An engine on an existing store of exactly this program's revision.
 
-    Raises `StoreMissing`, `StoreOutdated`, `StoreTooNew`, `StoreDamaged`; it never creates or changes anything.
+    Raises `StoreMissing`, `StoreOutdated`, `StoreTooNew`, `StoreMoving`, `StoreMoved`, `StoreDamaged`; it never
+    creates or changes anything.
     """
     engine = connect(url)
     try:
@@ -41,23 +45,43 @@ def check_revision(engine: Engine, url: str) -> None:
     found = revision(engine)
     if found is None:
         raise StoreMissing(masked(url), "a database without a ledger in it")
+    if not found.isdecimal():
+        _check_moved(engine, url)
     if found < REVISION:
         raise StoreOutdated(masked(url), found, REVISION)
     if found > REVISION:
         raise StoreTooNew(masked(url), found, REVISION)
 
 
+def _check_moved(engine: Engine, url: str) -> None:
+    """Refuse a store that is being moved, or was: its revision is a word."""
+    from ledger.moved import MOVED, move_of
+
+    with looking(engine) as tx:
+        move = move_of(tx)
+    if move is not None:
+        raise StoreMoved(move.other) if move.state == MOVED else StoreMoving(masked(url), move.other)
+
+
 def revision(engine: Engine) -> str | None:
     """The revision that the store's tables have, or none where there are none. Raises `StoreDamaged`."""
     _check_size(engine, _SECTOR)
     with looking(engine) as tx:
-        _check_size(engine, tx.exec_driver_sql("PRAGMA page_size").scalar_one())
-        if not inspect(tx).has_table("alembic_version"):
+        if not serves_hosts(engine):
+            _check_size(engine, tx.exec_driver_sql("PRAGMA page_size").scalar_one())
+        if not _is_versioned(tx):
             return None
         found = tx.execute(text("SELECT version_num FROM alembic_version")).scalar()
     if found is not None and not isinstance(found, str):
         raise StoreDamaged(f"the store is damaged: its revision is {found!r}", remedy="restore a copy")
     return found
+
+
+def _is_versioned(tx: Connection) -> bool:
+    """Whether the table of revisions is there. Asked as SQLAlchemy does it takes a server longer than most commands."""
+    if tx.dialect.name == "sqlite":
+        return inspect(tx).has_table("alembic_version")
+    return tx.exec_driver_sql("SELECT to_regclass('alembic_version')").scalar() is not None
 
 
 def _check_size(engine: Engine, page: int) -> None:
@@ -83,7 +107,8 @@ def looking(engine: Engine) -> Iterator[Connection]:
 
 
 def _file(engine: Engine) -> Path | None:
-    return None if engine.url.database is None else Path(engine.url.database)
+    """The store's file, or none where it has a server or is no file of its own."""
+    return None if serves_hosts(engine) or engine.url.database is None else Path(engine.url.database)
 
 
 def _has(path: Path, *suffixes: str) -> bool:
@@ -94,11 +119,33 @@ def _has(path: Path, *suffixes: str) -> bool:
 
 def upgrade(engine: Engine, metadata: MetaData | None = None) -> str:
     """Bring the store's tables to this program's revision, all steps in one locked transaction; twice is harmless."""
+    founding(engine, lambda tx: make_tables(tx, metadata))
+    return REVISION
+
+
+def founding(engine: Engine, act: Callable[[Connection], T]) -> T:
+    """What *act*, which makes tables, comes to in a transaction; again where another process made them meanwhile."""
+    for _ in range(_TRIES - 1):
+        try:
+            return _committed(engine, act)
+        except (ProgrammingError, IntegrityError):
+            continue
+    return _committed(engine, act)
+
+
+def _committed(engine: Engine, act: Callable[[Connection], T]) -> T:
+    with writing(engine) as tx:
+        return act(tx)
+
+
+def make_tables(tx: Connection, metadata: MetaData | None = None) -> None:
+    """Bring the tables that *tx* sees to this program's revision; they are locked meanwhile, and till it ends."""
     from alembic import command
 
-    with as_file(files("migrations")) as folder, writing(engine) as tx:
+    if tx.dialect.name != "sqlite" and inspect(tx).has_table("alembic_version"):  # SQLite's writer is alone already
+        tx.execute(text("SELECT version_num FROM alembic_version FOR UPDATE"))
+    with as_file(files("migrations")) as folder:
         command.upgrade(_config(str(folder), tx, metadata), "head")
-    return REVISION
 
 
 def differences(engine: Engine, metadata: MetaData) -> None:

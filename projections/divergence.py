@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
+
+OF_THE_LOG: Final = frozenset(
+    {
+        "§2 position", "§2 version", "§2 at", "§2 kind", "§2 schema", "§2 shape", "§9 head", "§10 chain", "§10 words",
+    }
+)  # fmt: skip
+"""The rules of an audit that a log itself breaks; the others compare it with what can be folded anew, or judge it."""
 
 
 class Divergence(NamedTuple):

@@ -1,9 +1,15 @@
-"""The steps that every fold takes for every event of a log: fields changed, names shared. Pure."""
+"""What all folds have in common: their version, and the steps that each takes for every event of a log. Pure."""
 
 from __future__ import annotations
 
 from sys import intern
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
+
+FOLD_VERSION: Final = 1
+"""Which folds these are: another number as soon as they make other rows of the same log (RULES §10).
+
+What was folded by another version, and kept, is compared with nothing: it is folded anew.
+"""
 
 State = TypeVar("State", bound=NamedTuple)
 

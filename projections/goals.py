@@ -1,15 +1,16 @@
-"""What a card with a goal is to reach, and in how many turns, by SQLite alone: a worker's turns load nothing else."""
+"""What a card with a goal is to reach, and in how many turns, by the driver alone: a worker's turns load no more."""
 
 from __future__ import annotations
 
+import json
 from typing import Final, NamedTuple
 
-from ledger.driver import glance
+from ledger.glance import glance
 
 DEFAULT_TURNS: Final = 20
 """Turns of a run for a goal that was given no number of its own."""
 _GOAL: Final = """
-SELECT card.goal_max_turns, json_extract(title.words, '$.title'), json_extract(body.words, '$.body')
+SELECT card.goal_max_turns, title.words, body.words
 FROM runs AS run
 JOIN tasks AS card ON card.board = run.board AND card.task = run.task
 LEFT JOIN words AS title ON title.board = card.board AND title.position = card.title_position
@@ -38,5 +39,6 @@ def goal_of(url: str, board: str, task: str, run: int) -> Goal | None:
     row = glance(url, _GOAL, (board, task, run))
     if row is None:
         return None
-    max_turns, *words = row
+    max_turns, title, body = row
+    words = (json.loads(title or "{}").get("title"), json.loads(body or "{}").get("body"))
     return Goal("\n\n".join(text for text in words if text), turns_of(max_turns))

@@ -14,7 +14,7 @@ from sqlalchemy import Connection, text
 
 from ledger.errors import InvalidInput, UnknownTask
 from ledger.prepared import Prepared
-from projections.shown import CARD_COLUMNS, TITLE, labels
+from projections.shown import CARD_COLUMNS, labels
 from projections.tables import BLOCKED, CLAIMABLE
 
 STATUSES: Final = ("triage", "todo", "scheduled", "ready", "running", "review", "blocked", "done", "archived")
@@ -81,7 +81,7 @@ class Page(NamedTuple):
 
 _COLUMNS: Final = {
     "card": CARD_COLUMNS,
-    "line": f"task, {TITLE}, status, assignee, reviewer, lane, priority, labels, tenant, run, failures, streak,"
+    "line": "task, title, status, assignee, reviewer, lane, priority, labels, tenant, run, failures, streak,"
     " neutral, hold_cause, outcome, not_before, scheduled, created_at, updated_at, position",
 }
 """What a row holds: all that `card_json` wants, or a `Listed`. The id comes first in both."""
@@ -98,7 +98,7 @@ _FILTERS: Final = {
     "open": "status <> 'archived'",
     "assignee": "assignee = :assignee",
     "nobody": "assignee IS NULL",
-    "label": "EXISTS (SELECT 1 FROM json_each(labels) WHERE value = :label)",
+    "label": "EXISTS (SELECT 1 FROM json_each(labels) AS each WHERE each.value = :label)",
     "tenant": "tenant = :tenant",
 }
 
@@ -160,7 +160,7 @@ def _rows(
     return found
 
 
-_NO_LIMIT: Final = -1  # as SQLite has it
+_NO_LIMIT: Final = 2**63 - 1  # rows; the engines have no word for it in common
 
 
 @cache

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
+from itertools import count
 from typing import Any, Final
 
 from sqlalchemy import Connection, Select
 from sqlalchemy.exc import DatabaseError
 
 _PAGE: Final = 1_000
+_names: Final = (f"pages_{number}" for number in count())
 
 
 def pages(tx: Connection, query: Select[Any]) -> Iterator[list[tuple[Any, ...]]]:
     """The rows of *query* in pages, in its order. A driver's error becomes SQLAlchemy's, which the store translates."""
-    result = tx.execute(query)  # not stream_results: that would have read the first rows already
-    cursor = result.cursor
-    assert cursor is not None
     driver: Any = tx.dialect.dbapi
     try:
-        while page := cursor.fetchmany(_PAGE):
-            yield page  # type: ignore[misc] # the drivers answer with tuples
+        with closing(_opened(tx, query)) as cursor:
+            while page := cursor.fetchmany(_PAGE):
+                yield page
     except driver.Error as fault:
         raise DatabaseError(str(query), None, fault) from fault
-    finally:
-        result.close()
+
+
+def _opened(tx: Connection, query: Select[Any]) -> Any:
+    """A cursor on the rows of *query*; a server keeps them until they are asked for, or it would send them all."""
+    if tx.dialect.name == "sqlite":
+        return tx.execute(query).cursor  # not stream_results: that would have read the first rows already
+    compiled: Any = query.compile(dialect=tx.dialect)
+    connection: Any = tx.connection.driver_connection
+    cursor = connection.cursor(name=next(_names))
+    try:
+        return cursor.execute(compiled.string, [compiled.params[name] for name in compiled.positiontup])
+    except BaseException:
+        cursor.close()
+        raise

@@ -9,10 +9,11 @@ from typing import Any
 from sqlalchemy import Connection, Engine, Table, bindparam, delete, insert, select, update
 from sqlalchemy.sql import ColumnElement
 
-from ledger.database import hold_board, reading, writing
+from ledger.clock import system_clock
+from ledger.database import reading, writing
 from ledger.prepared import Prepared
 from ledger.recorded import Recorded
-from ledger.store import head, read_board
+from ledger.store import read_board, standing
 from projections import tables
 from projections.graph import satisfied
 from projections.rows import (
@@ -108,8 +109,7 @@ def rebuild(engine: Engine, board: str) -> int:
             break
         world.take(batch)
     with writing(engine) as tx:
-        hold_board(tx, board)
-        last = head(tx, board)
+        last, _ = standing(tx, board, system_clock, hold=True)
         world.take(read_board(tx, board, after=world.position))
         for table in PROJECTIONS:
             tx.execute(delete(table).where(table.c.board == board))

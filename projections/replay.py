@@ -14,31 +14,26 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, Select, func, null, outerjoin, select
+from sqlalchemy import Connection, Engine, Select, select
 
 from ledger.chain import first_hash
 from ledger.database import reading
 from ledger.errors import NewerSchema, UnknownKind, UnknownTask
 from ledger.events import SCHEMAS
 from ledger.recorded import Recorded, parsed, valid
-from ledger.schema import events, words
+from ledger.schema import events
 from ledger.store import Head, head
 from ledger.upcasters import upcast
 from projections.chained import Chain
 from projections.compared import Comparison
 from projections.divergence import Divergence, Wrong
 from projections.legality import Judge
+from projections.logged import CHAINED, log_of, stray_words
 from projections.raw import pages
 from projections.world import World
 
 __all__ = ["Divergence", "Replay", "replay"]
 
-_COLUMNS: Final = (
-    events.c.board, events.c.position, events.c.task, events.c.version, events.c.kind, events.c.schema, events.c.at,
-    events.c.actor_kind, events.c.actor_name, events.c.actor_host, events.c.run, events.c.outcome,
-    events.c.command_id, events.c.facts, events.c.words_digest, events.c.hash, words.c.salt, words.c.words,
-)  # fmt: skip
-_CHAINED: Final = frozenset(column.name for column in _COLUMNS)
 _FOLDED: Final = frozenset(
     {"position", "task", "version", "kind", "schema", "at", "actor_kind", "run", "outcome", "facts"}
 )
@@ -207,7 +202,7 @@ class _Auditor:
     def end(self, task: str | None) -> tuple[tuple[Divergence, ...], str]:
         """All that was found, in the order of the log, and the digest of the refold."""
         if self.chained:
-            self._stray_words()
+            self._found += stray_words(self.tx, self.board, self.chain.worded, until=self.until)
         if self._cut:
             self._redactions_to_come()
         self.chain.end(None if self._cut else self.last, self._redacted)
@@ -221,14 +216,8 @@ class _Auditor:
         return tuple(each._replace(task=each.task or None) for each in found), digest
 
     def _query(self) -> Select[Any]:
-        wanted = _CHAINED if self.chained else _FOLDED | {"words"} if self.strict else _FOLDED
-        columns = [column if column.name in wanted else null() for column in _COLUMNS]
-        of_words = (events.c.board == words.c.board) & (events.c.position == words.c.position)
-        log = outerjoin(events, words, of_words) if "words" in wanted else events
-        query = select(*columns).select_from(log).where(events.c.board == self.board)
-        if self.until is not None:
-            query = query.where(events.c.position <= self.until)
-        return query.order_by(events.c.position)
+        wanted = CHAINED if self.chained else _FOLDED | {"words"} if self.strict else _FOLDED
+        return log_of(self.board, until=self.until, wanted=wanted)
 
     def _take(self, row: tuple[Any, ...]) -> None:
         event: Recorded = tuple.__new__(_Read, row)
@@ -290,17 +279,6 @@ class _Auditor:
         elif self.count and told != self.last.board_id and "" not in self.judge.moment.unread:
             text = "the board's id is not the one that board_created gave it"
             self._found.append(Divergence(None, 1, "§9 head", self.last.board_id, told, text))
-
-    def _stray_words(self) -> None:
-        """Words at a position that has no event; looked for only where there are more of them than events had."""
-        mine = words.c.board == self.board
-        up_to = mine if self.until is None else mine & (words.c.position <= self.until)
-        if self.tx.execute(select(func.count()).select_from(words).where(up_to)).scalar() == self.chain.worded:
-            return
-        standing = select(events.c.position).where(events.c.board == self.board)
-        for (position,) in self.tx.execute(select(words.c.position).where(up_to, words.c.position.not_in(standing))):
-            text = "words without an event"
-            self._found.append(Divergence(None, position, "§10 words", "words", None, text))
 
     def _redactions_to_come(self) -> None:
         """The `redacted` that stand after *until*: words are gone from the day that they were redacted."""

@@ -35,20 +35,15 @@ def event_json(event: Recorded) -> dict[str, Any]:
 
 
 _WORDS_AT: Final = "FROM words WHERE words.board = cards.board AND words.position ="
-TITLE: Final = f"(SELECT json_extract(words, '$.title') {_WORDS_AT} title_position)"
-_PARENTS: Final = (
-    "(SELECT json_group_array(parent) FROM"
-    " (SELECT parent FROM links WHERE links.board = cards.board AND child = cards.task ORDER BY parent))"
-)
 _CARD: Final = {
     "id": "task",
-    "title": TITLE,
+    "title": "title",
     "status": "status",
     "assignee": "assignee",
     "priority": "priority",
     "labels": "labels",
     "tenant": "tenant",
-    "parents": _PARENTS,
+    "parents": "parents",
     "run": "run",
     "failures": "failures",
     "streak": "streak",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
+
+import psycopg
 
 from ledger import chain
 from ledger.database import sqlite_module
@@ -10,9 +13,12 @@ from ledger.events import Actor, Event
 from ledger.store import envelope_of
 from projections.replay import Replay, replay
 from tests import given, ledgers
-from tests.ledgers import Ledger
+from tests.ledgers import Ledger, spoken
 
-TRIGGERS: Final = ("events_no_update", "events_no_delete", "events_no_replace", "words_no_update", "boards_head_grows")
+TRIGGERS: Final = (
+    "events_no_update", "events_no_delete", "events_no_replace", "words_no_update", "boards_head_grows",
+    "boards_no_delete",
+)  # fmt: skip
 
 
 def live(store: Ledger) -> None:
@@ -49,7 +55,11 @@ def act(store: Ledger, task: str, *events: Event, actor: Actor = given.SWEEP) ->
 
 
 def outside(store: Ledger, *statements: str) -> None:
-    """What somebody does who opens the file with another program."""
+    """What somebody does who opens the store with another program, and keeps to no rule: all of it or nothing."""
+    (_in_file if store.is_file else _at_server)(store, statements)
+
+
+def _in_file(store: Ledger, statements: Sequence[str]) -> None:
     with sqlite_module().connect(store.path) as raw:
         raw.execute("PRAGMA foreign_keys=OFF")
         for trigger in TRIGGERS:
@@ -57,6 +67,22 @@ def outside(store: Ledger, *statements: str) -> None:
         for statement in statements:
             raw.execute(statement)
     raw.close()
+
+
+def _at_server(store: Ledger, statements: Sequence[str]) -> None:
+    with psycopg.connect(store.url.replace("+psycopg", "")) as raw:
+        raw.execute("SET session_replication_role = replica")  # no trigger is heard, no key of another table asked
+        for statement in statements:
+            raw.execute(spoken(statement).encode())
+
+
+def blob(data: bytes) -> str:
+    """*data* in SQL, as SQLite writes it; `outside` and `Ledger.sql` speak it to PostgreSQL too."""
+    return f"x'{data.hex()}'"
+
+
+ZEROS: Final = blob(bytes(32))
+"""A digest, or a hash, of nothing."""
 
 
 def audit(store: Ledger, **options: Any) -> Replay:
@@ -74,5 +100,5 @@ def mend(board: Ledger) -> None:
     previous, statements = chain.first_hash(ledgers.BOARD_ID), []
     for event in board.read():
         previous = chain.next_hash(previous, envelope_of(event), event.facts_text, event.words_digest)
-        statements.append(f"UPDATE events SET hash = x'{previous.hex()}' WHERE position = {event.position}")
-    outside(board, *statements, f"UPDATE boards SET head_hash = x'{previous.hex()}'")
+        statements.append(f"UPDATE events SET hash = {blob(previous)} WHERE position = {event.position}")
+    outside(board, *statements, f"UPDATE boards SET head_hash = {blob(previous)}")

@@ -2,7 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pytest
 from hypothesis import settings
+
+from tests import engines
 
 settings.register_profile("steady", deadline=None)
 settings.load_profile("steady")
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test of the store runs on each database."""
+    engines.parametrize(metafunc)
+
+
+@pytest.fixture(autouse=True)
+def a_board_is_a_shard(request: pytest.FixtureRequest) -> Iterator[object]:
+    """On PostgreSQL the program says nothing that a distributed one could not do; who listens to it."""
+    if engines.of(request.node) != "postgresql":
+        yield None
+        return
+    from tests import strict
+
+    with strict.watched() as watch:
+        yield watch

@@ -106,11 +106,7 @@ class Fleet:
 
     def staff(self, assignees: Mapping[str, Mapping[str, Any]], **settings: Any) -> None:
         """Write ledger.toml and read it from now on."""
-        lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
-        for name, keys in assignees.items():
-            lines.append(f"[assignees.{name}]")
-            lines += [f"{key} = {_toml(value)}" for key, value in keys.items()]
-        (self.home / "ledger.toml").write_text("\n".join(lines) + "\n")
+        (self.home / "ledger.toml").write_text(toml_of(assignees, **settings))
         self._close_boards()
 
     def create(self, title: str = "a card", assignee: str | None = "w", **fields: Any) -> str:
@@ -282,6 +278,15 @@ def _environment(pid: int) -> list[bytes]:
         return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
     except OSError:
         return []
+
+
+def toml_of(assignees: Mapping[str, Mapping[str, Any]], **settings: Any) -> str:
+    """A ledger.toml with these *settings* and *assignees*."""
+    lines = [f"{name} = {json.dumps(value)}" for name, value in settings.items()]
+    for name, keys in assignees.items():
+        lines.append(f"[assignees.{name}]")
+        lines += [f"{key} = {_toml(value)}" for key, value in keys.items()]
+    return "\n".join(lines) + "\n"
 
 
 def _toml(value: Any) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -30,14 +31,20 @@ BOARD_ID = "b" * 32
 class Ledger:
     """A store with one board, and the short ways to write to it, read it and check it."""
 
-    path: Path
+    url: str
     engine: Engine
     clock: given.FakeClock = field(default_factory=given.FakeClock)
 
     @property
-    def url(self) -> str:
-        """The store's address."""
-        return f"sqlite:///{self.path}"
+    def is_file(self) -> bool:
+        """Whether the store is a file of SQLite's, and no database of a server."""
+        return self.url.startswith("sqlite:///")
+
+    @property
+    def path(self) -> Path:
+        """The store's file, where it is one."""
+        assert self.is_file
+        return Path(self.url.removeprefix("sqlite:///"))
 
     def append(
         self,
@@ -80,7 +87,9 @@ class Ledger:
     def sql(self, statement: str, **values: Any) -> list[Any]:
         """Run raw SQL as an outsider would, and commit."""
         with writing(self.engine) as tx:
-            result = tx.execute(text(statement), values)
+            if not self.is_file:
+                tx.exec_driver_sql("SET LOCAL application_name = 'another program'")
+            result = tx.execute(text(statement if self.is_file else spoken(statement)), values)
             return list(result) if result.returns_rows else []
 
     def rows(self, table: Table, board: str = BOARD) -> list[dict[str, Any]]:
@@ -96,12 +105,27 @@ class Ledger:
         return world
 
 
+def spoken(statement: str) -> str:
+    """*statement*, in which bytes stand as SQLite writes them (`x'00ff'`), as PostgreSQL reads it."""
+    return re.sub(r"\bx'([0-9a-f]*)'", r"bytea '\\x\1'", statement)
+
+
 def new_ledger(path: Path) -> Ledger:
     """A ledger made from nothing: tables, the board `b` and its first event."""
-    ledger = Ledger(path, connect(f"sqlite:///{path}", create=True))
+    return founded(f"sqlite:///{path}")
+
+
+def founded(url: str) -> Ledger:
+    """The same at any address."""
+    ledger = Ledger(url, connect(url, create=True))
     upgrade(ledger.engine, metadata)
     new_board(ledger, BOARD, BOARD_ID)
     return ledger
+
+
+def opened(url: str) -> Ledger:
+    """The ledger at *url*."""
+    return Ledger(url, open_store(url))
 
 
 def new_board(ledger: Ledger, board: str, board_id: str) -> None:
@@ -114,14 +138,32 @@ def new_board(ledger: Ledger, board: str, board_id: str) -> None:
 
 def copied(template: Path, path: Path) -> Ledger:
     """A ledger copied from the closed file *template*: ten times cheaper than a new one."""
+    return opened(copy_of(template, path))
+
+
+def copy_of(template: Path, path: Path) -> str:
+    """The address of a copy of the closed file *template*."""
     shutil.copyfile(template, path)
     path.chmod(0o600)
-    return Ledger(path, open_store(f"sqlite:///{path}"))
+    return f"sqlite:///{path}"
 
 
-def append_many(path: str, task: str, count: int) -> None:
+def filled(store: Ledger, cards: int) -> None:
+    """*cards* more cards in one transaction: nine priorities, and one in five of them done."""
+    with writing(store.engine) as tx:
+        for number in range(cards):
+            story = [given.created(f"card {number}", priority=number % 9)]
+            drafts = [
+                given.draft(event, task=f"t_{number:04}")
+                for event in (story if number % 5 else [*story, given.completed(None)])
+            ]
+            at = given.NOW + number // 4 * given.SECOND
+            apply(tx, BOARD, log.append(tx, BOARD, drafts, expected=0, at=at))
+
+
+def append_many(url: str, task: str, count: int) -> None:
     """What a writer in a process of its own does."""
-    ledger = Ledger(Path(path), open_store(f"sqlite:///{path}"))
+    ledger = opened(url)
     for number in range(count):
         ledger.append(given.commented(f"{task} {number}"), task=task)
     ledger.engine.dispose()

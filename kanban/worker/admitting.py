@@ -51,7 +51,7 @@ def admit(claim: Carrier, owner: Binding, assignee: str, clock: Clock) -> Run:
 
     engine = open_store(claim.database)
     try:
-        return again(once)  # type: ignore[no-any-return]  # `again` is untyped on purpose
+        return again(once)
     finally:
         engine.dispose()
 

@@ -18,13 +18,16 @@ from kanban.booking import decide_step
 from kanban.claims import claimant
 from kanban.commands import known
 from kanban.config import Assignee
-from kanban.desk import Desk, at_desk, looking
+from kanban.desk import PATIENCE, Desk, at_desk, looking
 from kanban.evidence import Evidence, read_evidence
 from kanban.folders import LOG, check_room, run_folder
+from kanban.hosts import Host
+from kanban.lease_file import uptime
 from kanban.observe import observe, owned_of
 from kanban.plan import UNSEEN, AskStop, Lease, Renew, Seen, Signal, Step, end_group, settle
 from kanban.processes import Presence
 from kanban.refusals import NotClaimable
+from kanban.sharing import keep_told
 from kanban.snapshot import Watched, spawned_here, watch
 from kanban.starting import Claim, open_run, start
 from kanban.sweep import Sweeper, remaining_of
@@ -34,7 +37,7 @@ from kanban.worker.carrier import operators_only
 from kanban.worker.ears import Ears, hearing
 from kanban.worker.exits import COME_BACK, CONFIGURATION, DONE, FAILED, INTERRUPTED
 from ledger.clock import SECOND
-from ledger.errors import StoreBusy, StoreFault
+from ledger.errors import StoreBusy, StoreFault, StoreUnreachable
 from ledger.events import Actor, Outcome
 from ledger.ids import opens
 from projections import leases
@@ -114,11 +117,12 @@ def _claimed(sweeper: Sweeper, ask: Ask, actor: Actor, ears: Ears) -> Claim:
     check_room(shop.home)
     with looking(shop.engine, shop.board, shop.clock) as desk:
         ending = watch(desk.tx, desk.board).ending
-    seen = observe(ending, shop.host, shop.home)
+    seen = observe(ending, shop.host, shop.home, shop.shared)
     with at_desk(shop.engine, shop.board, shop.clock) as desk:
         if _FORWARDED & set(ears.heard):
             raise KeyboardInterrupt
         task = known(desk, ask.task)
+        _refuse_elsewhere(shop.host, task)
         worker = _hired(sweeper, ask, task, claimant(task, ask.assignee, actor))
         remain = remaining_of(watch(desk.tx, desk.board), seen, shop.host.id)
         live = live_of(desk.live(), spawned_here(desk.tx, shop.host.id) + len(remain))
@@ -126,6 +130,13 @@ def _claimed(sweeper: Sweeper, ask: Ask, actor: Actor, ears: Ears) -> Claim:
         still = any((left.board, left.run.task) == (desk.board, task.id) for left in remain)
         refuse(desk, task, worker.name, shop.host.id, caps, ending=still)
         return open_run(desk, task, worker, caps=caps, host=shop.host, actor=actor)
+
+
+def _refuse_elsewhere(host: Host, task: Task) -> None:
+    """Raise `NotClaimable` for a card that is placed on another host: whatever runs it here is spawned here."""
+    if task.card.host is not None and task.card.host not in host.names:
+        there = f"it is placed on {task.card.host}, and this is {host.name}, id {host.id}"
+        raise NotClaimable(task.id, "placed_elsewhere", there)
 
 
 def _hired(sweeper: Sweeper, ask: Ask, task: Task, name: str) -> Assignee:
@@ -137,6 +148,8 @@ def _hired(sweeper: Sweeper, ask: Ask, task: Task, name: str) -> Assignee:
             raise NotClaimable(task.id, reason, f"{name} has no command; write one after --")
         return Assignee.model_construct(name=name, command=ask.command)
     if not ask.command:
+        if not sweeper.shop.host.is_among(configured.hosts):
+            raise NotClaimable(task.id, "placed_elsewhere", f"{name} is started on {', '.join(configured.hosts)} alone")
         return configured
     own: dict[str, object] = {"command": ask.command, "resume": (), "retry": (), "judge": ()}
     if _closes_unjudged(configured, task):
@@ -151,7 +164,10 @@ def _closes_unjudged(worker: Assignee, task: Task) -> bool:
 
 @dataclass(slots=True, kw_only=True)
 class Attendant(Sweeper):
-    """The dispatcher of one run. *run*, *lease*, *settings* and *now* are as the board was last seen."""
+    """The dispatcher of one run. *run*, *lease*, *settings* and *now* are as the board was last seen.
+
+    *read_at* is this machine's `uptime`, read before that.
+    """
 
     lock: str = field(repr=False)
     by: Actor
@@ -159,20 +175,21 @@ class Attendant(Sweeper):
     lease: Lease
     settings: Settings
     now: int
+    read_at: int
     told: Tick
     lost: bool = False
 
     @classmethod
     def of(cls, sweeper: Sweeper, claim: Claim, by: Actor) -> Attendant:
         """The attendant of the run that *by* has just claimed."""
-        shop, run = sweeper.shop, Run(claim.task.id, claim.run)
+        shop, run, read_at = sweeper.shop, Run(claim.task.id, claim.run), uptime()
         with looking(shop.engine, shop.board, shop.clock) as desk:
             made = cls(
                 shop=shop, workers=sweeper.workers, cap=sweeper.cap, children=sweeper.children,
                 lock=claim.lock, by=by, run=run, lease=Lease(desk.now, None, row=False),
-                settings=desk.settings, now=desk.now, told=Tick(desk.now),
+                settings=desk.settings, now=desk.now, read_at=read_at, told=Tick(desk.now),
             )  # fmt: skip
-            made._know(desk)
+            made._know(desk, read_at)
         return made
 
     @property
@@ -187,17 +204,21 @@ class Attendant(Sweeper):
         if not self.lost:
             with looking(self.shop.engine, self.shop.board, self.shop.clock) as desk:
                 self.told.notes += tidy(desk, self.shop.home)
-        notes = tuple(dict.fromkeys(self.told.notes))
+        notes = tuple(dict.fromkeys((*self.told.notes, *(str(each["error"]) for each in self.told.errors))))
         return Attended(
             self.run, self.folder / LOG, read_evidence(self.folder, self.run.run, owned_of(self.run)), self.lost, notes
         )
 
     def _is_over(self, ears: Ears) -> bool:
-        """One look and what follows from it. While the store cannot be asked a run goes on until its lease is over."""
+        """One look and what follows from it. While the store cannot be asked a run goes on until its lease is over.
+
+        The end of one that has ended is kept for a server that is away for a moment.
+        """
         self.children.reap()
+        read_at = uptime()
         try:
             with looking(self.shop.engine, self.shop.board, self.shop.clock) as desk:
-                self._know(desk)
+                self._know(desk, read_at)
             self._forward(ears)
             seen = self._see()
             self.lost = self.lost or (self.run.ended_by == "exited" and bool(seen.members))
@@ -208,10 +229,12 @@ class Attendant(Sweeper):
         except StoreFault as fault:
             seen = self._see()
             if not seen.members and not self.lost:
+                if isinstance(fault, StoreUnreachable) and uptime() - self.read_at < PATIENCE * SECOND:
+                    return False
                 raise self._unbooked(fault) from fault
             self._note(f"the store could not be asked whether the run goes on: {fault}")
             self._send(ears)
-            self.lost = self.lost or self.shop.clock() > self.lease.until
+            self.lost = self.lost or self._store_now() > self.lease.until
             return self._ended(seen) if self.lost else False
 
     def _unbooked(self, fault: StoreFault) -> StoreFault:
@@ -225,9 +248,16 @@ class Attendant(Sweeper):
         if what not in self.told.notes:
             self.told.notes.append(what)
 
-    def _know(self, desk: Desk) -> None:
+    def _store_now(self) -> int:
+        """The store's instant, without asking it: what has passed here since it was asked, where the clock is its own.
+
+        The lease is over by then, if the reading of this clock came first.
+        """
+        return self.now + uptime() - self.read_at if self.shop.shared else self.shop.clock()
+
+    def _know(self, desk: Desk, read_at: int) -> None:
         """Take note of what the board says now; a run with another lock, or none, is not this one."""
-        self.settings, self.now = desk.settings, desk.now
+        self.settings, self.now, self.read_at = desk.settings, desk.now, read_at
         found = desk.run(self.run.task, self.run.run)
         if found is None or not opens(self.lock, found.lock_hash):
             self.lost = True
@@ -239,29 +269,38 @@ class Attendant(Sweeper):
     def _see(self) -> Seen:
         """What this host sees of the run's processes and files."""
         watched = Watched(self.shop.board, self.run, self.lease)
-        return next(iter(observe((watched,), self.shop.host, self.shop.home).values()), UNSEEN)
+        seen = observe((watched,), self.shop.host, self.shop.home, self.shop.shared)
+        return next(iter(seen.values()), UNSEEN)
 
     def _settled(self, seen: Seen) -> bool:
         """Do what a sweep would now do about this run; whether it has ended and nobody of it is left."""
         if not self._steps(seen):
+            self._keep_told()
             return not self.run.open and not seen.members
+        read_at = uptime()
         with at_desk(self.shop.engine, self.shop.board, self.shop.clock) as desk:
-            self._know(desk)
+            self._know(desk, read_at)
             steps = [] if self.lost else self._steps(seen)
             signals = [sent for step in steps for sent in self._apply(self.told, desk, step)]
-            self._know(desk)
-        self._signal(self.told, signals)
+            self._know(desk, read_at)
+        self._keep_told()
+        self._signal(self.told, signals, self.now)
         self._name_escaped(self.told, steps)
         return not self.run.open and not seen.members
 
+    def _keep_told(self) -> None:
+        """Let the supervisor know of the lease, as the board was last seen."""
+        held, shift = ((self.run, self.lease),) if self.run.open else (), self.read_at - self.now
+        keep_told(self.told, self.shop, held, shift=shift, policy=self.settings.policy)
+
     def _steps(self, seen: Seen) -> list[Step]:
         """The plan of this run alone; its lease is renewed whenever a third of it has passed."""
-        run, lease, key = self.run, self.lease, (self.run.task, self.run.run)
+        run, lease, key, here = self.run, self.lease, (self.run.task, self.run.run), self._here_at(self.now)
         if not run.open:
             left = [run] if lease.row else []
-            return settle(self.now, self.settings, self.here, open_runs=(), ending=left, liftable=(), seen={key: seen})
+            return settle(self.now, self.settings, here, open_runs=(), ending=left, liftable=(), seen={key: seen})
         steps = settle(
-            self.now, self.settings, self.here, open_runs=((run, lease),), ending=(), liftable=(), seen={key: seen}
+            self.now, self.settings, here, open_runs=((run, lease),), ending=(), liftable=(), seen={key: seen}
         )
         length = self.settings.policy.lease * SECOND
         due = seen.presence is Presence.ALIVE and bool(seen.members) and lease.until - self.now <= length * 2 // 3
@@ -271,20 +310,23 @@ class Attendant(Sweeper):
 
     def _ended(self, seen: Seen) -> bool:
         """End the processes of a run that is not ours any more, with no word to the board; whether none is left."""
-        steps = end_group(self.shop.clock(), self.settings.policy, self.run, seen) if seen.members else []
-        self._signal(self.told, steps)
+        now = self._store_now()
+        steps = end_group(now, self.settings.policy, self.run, seen) if seen.members else []
+        self._signal(self.told, steps, now)
         self._name_escaped(self.told, steps)
         return not seen.members
 
     def _forward(self, ears: Ears) -> None:
         """Hand on what this process was told. To an open run that is a stop, which stands before any signal (§7.2)."""
         if self.run.open and not self.lost and not self.run.stops and _FORWARDED & set(ears.heard):
+            read_at = uptime()
             with at_desk(self.shop.engine, self.shop.board, self.shop.clock) as desk:
                 asked = AskStop(self.run, "operator", desk.now, None)
                 desk.write(decide_step(desk, asked, self.by, self._observer))
-                self._know(desk)
+                self._know(desk, read_at)
         self._send(ears)
 
     def _send(self, ears: Ears) -> None:
         """Signal the group with all that was heard and is for it."""
-        self._signal(self.told, [Signal(self.run, heard) for heard in ears.take() if heard in _FORWARDED])
+        heard = [Signal(self.run, number) for number in ears.take() if number in _FORWARDED]
+        self._signal(self.told, heard, self._store_now())

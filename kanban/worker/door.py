@@ -29,7 +29,7 @@ from kanban.worker.admitting import NotNow
 from kanban.worker.frame import Frame, read_json
 from kanban.worker.place import DOOR, listening
 from kanban.worker.submissions import Client, Submission
-from ledger.errors import InvalidInput, LedgerError, StoreBusy
+from ledger.errors import InvalidInput, LedgerError, StoreBusy, StoreUnreachable
 
 if TYPE_CHECKING:
     from kanban.worker.owner import Owner
@@ -106,7 +106,7 @@ def app_of(owner: Owner) -> Starlette:
         try:
             frame, client = Frame.read(await _body(request)), _client(request)
             taken = await run_in_threadpool(owner.submit, request.path_params["receipt"], frame, client)
-        except (NotNow, StoreBusy) as fault:
+        except (NotNow, StoreBusy, StoreUnreachable) as fault:
             return _refused(503, fault)
         except InvalidInput as fault:
             return _refused(400, fault)

@@ -55,13 +55,14 @@ Proof = Live | Lost
 def prove(carrier: Carrier | None, now: int, identity: Identity | None) -> Proof:
     """Whether the claim of *carrier* holds at *now* (microseconds UTC) for the worker *identity*. Raises nothing.
 
-    A lease that ends now is alive. A run that was not bound to a process is any process's that has its lock.
+    Where the store has a server, its instant counts instead of *now*. A lease that ends now is alive. A run that was
+    not bound to a process is any process's that has its lock.
     """
     if carrier is None:
         return Lost(Reason.NO_CLAIM)
     try:
         claim = claim_of(carrier.database, carrier.board, carrier.task, carrier.run)
-        return _judged(carrier, claim, now, identity)
+        return _judged(carrier, claim, now if claim is None or claim.now is None else claim.now, identity)
     except (StoreMissing, StoreUnsupported) as fault:
         return Lost(Reason.NO_STORE, fault.message)
     except Exception as fault:  # noqa: BLE001 – whatever it is, nothing was proved

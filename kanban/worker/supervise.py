@@ -1,7 +1,8 @@
 """The tiny parent of every spawned command: it waits at the gate, keeps the log and writes the exit record.
 
-Started by path under `-I -S`, it loads built-in modules and `os` only, to be at its gate in milliseconds: `signal`
-would load `enum`. Trailer first, exit record last: whoever sees the exit record finds the log whole (RULES §6).
+Where several hosts share the store it ends its group once the lease of the run has run out (RULES §7.4). Started by
+path under `-I -S`, it loads built-in modules and `os` only, to be at its gate in milliseconds: `signal` would load
+`enum`. Trailer first, exit record last: whoever sees the exit record finds the log whole (RULES §6).
 """
 
 import _thread
@@ -23,6 +24,13 @@ _CHUNK = 64 * 1024
 _HEAD = 1024 * 1024
 _SPARE = 8 * 1024  # what a log gives up on a full disk: a block for the trailer, one for the exit record
 _STOPPED, _CANNOT_START, _NOT_FOUND, _BAD_ARGUMENTS, _NO_RECORD = 143, 126, 127, 2, 74
+_AS_ASKED = frozenset((75, 78, 129, 130, _STOPPED, *(-stop for stop in _STOPS)))  # what a command that was told may say
+_SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # goes on while the machine sleeps
+_LOOK = 0.5  # seconds between two readings of that clock: a sleep does not count what the machine slept
+_PAUSE = 0.05  # seconds between two looks at the group
+_WITNESS = 1_000_000  # microseconds for the exit record once the command was killed
+_NEVER: "tuple[int, ...]" = (sys.maxsize,) * 3
+_THREADS = 14  # in /proc/<pid>/stat, counted from what follows the group
 _USAGE = "usage: supervise.py RUN_FOLDER TASK RUN GATE_FD LOG_LIMIT WORKSPACE -- COMMAND [ARGUMENT...]"
 
 
@@ -142,6 +150,7 @@ class _Command:
         # A child may hold the pipe open for ever, so its end is not waited for. NUL starts the mark: see _split.
         self.mark = b"\0" + os.urandom(16).hex().encode()
         self.ended = self._pid = 0
+        self._burial = _thread.allocate_lock()
         self._started = _thread.allocate_lock()
         self._started.acquire()
         _thread.start_new_thread(self._wait, ())
@@ -153,9 +162,19 @@ class _Command:
         self._pid = os.posix_spawnp(argv[0], argv, os.environ, file_actions=files, setsigmask=(), setsigdef=_RESTORED)
         self._started.release()
 
+    def kill(self) -> None:
+        """KILL the command, if it was started and lives."""
+        with self._burial:
+            if self._pid:
+                os.kill(self._pid, _signal.SIGKILL)
+
     def _wait(self) -> None:
         self._started.acquire()
-        self.ended = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+        if hasattr(os, "waitid"):  # the number is its own until it is buried
+            os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOWAIT)
+        with self._burial:
+            self.ended = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
+            self._pid = 0
         while True:
             os.set_blocking(self._input, True)  # a command may have made its output, and so this end, non-blocking
             try:
@@ -163,6 +182,115 @@ class _Command:
             except BlockingIOError:
                 continue
             break
+
+
+class _Lease:
+    """Until when the run may act where several hosts share the store: `<run>/lease`, rewritten whenever it is renewed.
+
+    No file at the start: nothing is watched; a torn one: nothing runs. Later what was last read whole counts.
+    """
+
+    def __init__(self, folder: int) -> None:
+        self._folder, self._ends = folder, _NEVER
+        self.over = False
+
+    def begins(self) -> bool:
+        """Read it for the first time; whether the run may begin."""
+        try:
+            self._ends = _lease_in(self._folder)
+        except FileNotFoundError:
+            return True
+        except (OSError, ValueError):
+            self._ends = (0, 0, 0)
+        return not self._is_over()
+
+    def watch(self, command: _Command) -> None:
+        """End *command* and its group once the lease has run out."""
+        if self._ends is not _NEVER:
+            _thread.start_new_thread(self._watch, (command,))
+
+    def clear(self) -> None:
+        """End what the command left of its group: TERM, grace, KILL. A sweep may be cut off from the store."""
+        if self._ends is _NEVER or not _has_company(self.over):
+            return
+        term, kill, _ = self._ends
+        if not self.over:
+            kill = _now() + kill - term
+            os.killpg(0, _signal.SIGTERM)
+        while _now() < kill:
+            if not _has_company(True):
+                return
+            time.sleep(_PAUSE)
+        os.killpg(0, _signal.SIGKILL)  # this process too, whose work is done
+
+    def _is_over(self) -> bool:
+        """Whether it has run out; where it seems so the file is read again."""
+        if _now() >= self._ends[0]:
+            try:  # noqa: SIM105 – contextlib takes its time to load
+                self._ends = _lease_in(self._folder)
+            except (OSError, ValueError):
+                pass
+        self.over = _now() >= self._ends[0]
+        return self.over
+
+    def _watch(self, command: _Command) -> None:
+        while not self._is_over():
+            _rest(self._ends[0])
+        _, kill, last = self._ends
+        if _now() < kill:
+            os.killpg(0, _signal.SIGTERM)
+        while _rest(kill):
+            pass
+        command.kill()
+        last = max(last, _now() + _WITNESS)
+        while _rest(last):
+            pass
+        os.killpg(0, _signal.SIGKILL)  # no disk that hangs keeps the group alive
+
+
+def _now() -> int:
+    """Microseconds since this machine was started, its sleep included."""
+    return time.clock_gettime_ns(_SINCE_BOOT) // 1000
+
+
+def _rest(until: int) -> bool:
+    """Sleep for a moment, and no longer than to the instant *until*; whether that lay ahead."""
+    left = until - _now()
+    if left > 0:
+        time.sleep(min(left / 1_000_000, _LOOK))
+    return left > 0
+
+
+def _lease_in(folder: int) -> tuple[int, ...]:
+    """When the lease runs out, when KILL follows TERM, and when all is over. Raises ValueError for what is torn."""
+    file = os.open("lease", os.O_RDONLY | os.O_NONBLOCK, dir_fd=folder)
+    try:
+        said = os.read(file, 256)
+    finally:
+        os.close(file)
+    ends = tuple(int(word) for word in said.split()[1:])
+    if not said.startswith(b"1 ") or not said.endswith(b"\n") or len(ends) != len(_NEVER) or list(ends) != sorted(ends):
+        raise ValueError("no lease of this shape")
+    return ends
+
+
+def _has_company(unknown: bool) -> bool:
+    """Whether another process of this group lives; *unknown* where there is no /proc to ask."""
+    try:
+        others = [name for name in os.listdir("/proc") if name.isdecimal() and name != str(os.getpid())]  # noqa: PTH208
+    except OSError:
+        return unknown
+    return any(map(_is_of_group, others))
+
+
+def _is_of_group(pid: str) -> bool:
+    """Whether *pid* lives in this group. A process of which only the first thread has ended looks like a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:  # noqa: PTH123
+            state, _, group, *rest = file.read().rpartition(b")")[2].split()
+    except (OSError, ValueError):
+        return False
+    return int(group) == os.getpgrp() and (state not in {b"Z", b"X", b"x"} or int(rest[_THREADS]) > 1)
 
 
 def _write_at(file: int, data: bytes, offset: int) -> None:
@@ -187,15 +315,18 @@ def _pump(command: _Command, log: _Log) -> None:
         log.add(output)
 
 
-def _supervise(order: _Order, gate: _Gate, log: _Log) -> int:
+def _supervise(order: _Order, gate: _Gate, log: _Log, lease: _Lease) -> int:
     """How the run ended: the command's code, or minus the signal that killed it; 126, 127 or 143 when none ran."""
     step = "start a thread"
     try:
         if not gate.opened(order.gate):
             return _STOPPED
+        if not lease.begins():
+            return _STOPPED
         step = f"enter workspace {order.workspace!a}"
         os.chdir(order.workspace)
         command = _Command()
+        lease.watch(command)
         step = f"start {order.command[0]!a}"
         if gate.stops:
             return _STOPPED
@@ -224,6 +355,26 @@ def _write_record(folder: int, record: bytes) -> None:
     os.fsync(folder)
 
 
+def _bear_witness(order: _Order, log: _Log, ended: int, *, was_told: bool) -> int:
+    """End the log, write the exit record, and return the code to exit with.
+
+    A command that was told to end for its lease was interrupted, whatever it made of that: 143, as at the gate.
+    """
+    said = ""
+    if was_told:
+        how = f"code {ended}" if ended >= 0 else f"signal {-ended}"
+        said = f"[kanban] the lease ran out and nobody renewed it: the run was told to end, and did with {how}\n"
+        ended = ended if ended in _AS_ASKED else _STOPPED
+    code = ended if ended >= 0 else 128 - ended
+    log.close(f"{said}[kanban-worker-exit] rc={code} run={order.run}")
+    try:
+        _write_record(order.folder, _record(order, ended, time.time_ns() // 1000))
+    except OSError as refusal:
+        os.write(2, f"supervise: no exit record of {order.task!a} run {order.run}: {refusal.strerror}\n".encode())
+        return _NO_RECORD
+    return code
+
+
 def main(argv: list[str]) -> int:
     """Do what *argv* orders; return the command's code, 128 + its signal, 2 (bad arguments) or 74 (no exit record)."""
     gate = _Gate()
@@ -234,15 +385,10 @@ def main(argv: list[str]) -> int:
         return _BAD_ARGUMENTS
     if os.getpgrp() != os.getpid():
         os.setsid()  # started by hand: the group must be the run's own
-    log = _Log(order.folder, order.limit)
-    ended = _supervise(order, gate, log)
-    code = ended if ended >= 0 else 128 - ended
-    log.close(f"[kanban-worker-exit] rc={code} run={order.run}")
-    try:
-        _write_record(order.folder, _record(order, ended, time.time_ns() // 1000))
-    except OSError as refusal:
-        os.write(2, f"supervise: no exit record of {order.task!a} run {order.run}: {refusal.strerror}\n".encode())
-        return _NO_RECORD
+    log, lease = _Log(order.folder, order.limit), _Lease(order.folder)
+    ended = _supervise(order, gate, log, lease)
+    code = _bear_witness(order, log, ended, was_told=lease.over)
+    lease.clear()
     return code
 
 

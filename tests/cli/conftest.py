@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,11 @@ import pytest
 
 from cli import output
 from cli.app import run
+from ledger.database import connect
+from tests import audits, doors, ledgers
+from tests.cli import homes
+from tests.cli.homes import Home
+from tests.servers import Server
 
 PROBES = """\
 [assignees.builder]
@@ -22,6 +28,10 @@ command = ["sh", "-c", "echo boom; exit 3"]
 [assignees.dana]
 human = true
 """
+
+
+PASSWORD = "hunter2"
+"""The one of `ann` at the guarded server, and of nobody else."""
 
 
 @dataclass
@@ -51,6 +61,11 @@ class Ledger:
         self.home = home
         self._capsys = capsys
 
+    @property
+    def url(self) -> str:
+        """The store's address."""
+        return os.environ.get("LEDGER_DATABASE_URL") or f"sqlite:///{self.home}/ledger.db"
+
     def __call__(self, *argv: str) -> Said:
         self._capsys.readouterr()
         code = run(argv)
@@ -79,46 +94,66 @@ class Ledger:
         """Where the board's log ends."""
         return self.json("stats")["position"]
 
-    def bytes(self) -> list[tuple[str, bytes]]:
-        """The store's files."""
+    def bytes(self) -> list[tuple[str, Any]]:
+        """The store's files; on a server its rows, and by which transactions they were written."""
+        if self.url.startswith("postgresql"):
+            return sorted(homes.rows(self.url).items())
         return [
             (path.name, path.read_bytes()) for path in sorted(self.home.glob("ledger.db*")) if "shm" not in path.name
         ]
 
+    def outside(self, *statements: str) -> None:
+        """What another program does to the store, and keeps to no rule."""
+        store = ledgers.Ledger(self.url, connect(self.url))
+        audits.outside(store, *statements)
+        store.engine.dispose()
+
 
 @pytest.fixture(scope="session")
-def founded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def founded(engine_name: str, tmp_path_factory: pytest.TempPathFactory) -> Home:
     """A home after `ledger init`, to be copied."""
-    home = tmp_path_factory.mktemp("founded")
-    kept = dict(os.environ)
-    os.environ["LEDGER_HOME"] = str(home)
-    try:
-        assert run(["init", "--quiet"]) == 0
-    finally:
-        os.environ.clear()
-        os.environ.update(kept)
-    return home
+    return homes.founded(engine_name, tmp_path_factory.mktemp("founded") / engine_name)
 
 
 @pytest.fixture
-def bare(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Ledger:
-    """No store yet; the caller is ada, in Berlin, in an empty folder."""
+def lend(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Iterator[Callable[[Home], Ledger]]:
+    """Copies a home for the test, whose caller is ada, in Berlin, in an empty folder."""
     for name in [name for name in os.environ if name.startswith("LEDGER_")]:
         monkeypatch.delenv(name)
-    here = tmp_path / "here"
+    here, folder = tmp_path / "here", tmp_path / "home"
     here.mkdir()
     monkeypatch.chdir(here)
-    for name, value in {"LEDGER_HOME": str(tmp_path / "home"), "USER": "ada", "TZ": "Europe/Berlin"}.items():
-        monkeypatch.setenv(name, value)
-    output.zone.cache_clear()
-    return Ledger(tmp_path / "home", capsys)
+    with ExitStack() as until_the_end:
+
+        def lent(home: Home) -> Ledger:
+            for name, value in homes.variables(folder, until_the_end.enter_context(home.lent(folder))).items():
+                monkeypatch.setenv(name, value)
+            return Ledger(folder, capsys)
+
+        output.zone.cache_clear()
+        yield lent
+
+
+@pytest.fixture(scope="session")
+def guarded() -> Iterator[Server]:
+    """A server that is no other test's: it asks `ann` for her password, who may make databases."""
+    with doors.guarded() as server:
+        server.ask("CREATE ROLE reader LOGIN; ALTER ROLE ann CREATEDB")
+        yield server
 
 
 @pytest.fixture
-def ledger(bare: Ledger, founded: Path) -> Ledger:
+def bare(engine_name: str, lend: Callable[[Home], Ledger]) -> Ledger:
+    """No store yet; on PostgreSQL a database with nothing in it."""
+    return lend(homes.nothing(engine_name))
+
+
+@pytest.fixture
+def ledger(founded: Home, lend: Callable[[Home], Ledger]) -> Ledger:
     """A board without cards, and without assignees."""
-    shutil.copytree(founded, bare.home)
-    return bare
+    return lend(founded)
 
 
 @pytest.fixture

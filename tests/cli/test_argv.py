@@ -4,6 +4,9 @@ import pytest
 
 from cli.argv import asks_for, first_word, hoist
 from cli.errors import UsageError
+from tests.engines import once
+
+pytestmark = once
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from kanban.worker.proof import Reason
 def spawned(worker, monkeypatch):
     """A worker's whole environment: the store and the board too."""
     ledger, card = worker
-    monkeypatch.setenv("LEDGER_DATABASE_URL", f"sqlite:///{ledger.home}/ledger.db")
+    monkeypatch.setenv("LEDGER_DATABASE_URL", ledger.url)
     monkeypatch.setenv("LEDGER_BOARD", "default")
     return ledger, card
 
@@ -50,15 +50,16 @@ def test_no_claim_is_exit_3(ledger):
     assert ledger("claim", "--check").out == "lost: no_claim\n"
 
 
-def test_half_a_claim_is_exit_3_and_no_other_store_is_asked(worker):
+def test_half_a_claim_is_exit_3_and_no_other_store_is_asked(worker, monkeypatch):
     """The home's own store has the card, and it is live there: but the environment does not name that store."""
     ledger, _ = worker
+    monkeypatch.delenv("LEDGER_DATABASE_URL", raising=False)
     said = ledger("claim", "--check", "--json")
     assert (said.code, said.json["reason"]) == (3, "half_claim")
 
 
 def test_a_check_changes_nothing(spawned):
-    """Not a byte."""
+    """Not a byte, not a row."""
     ledger, _ = spawned
     before = ledger.bytes()
     ledger.ok("claim", "--check")

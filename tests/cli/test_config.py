@@ -357,7 +357,7 @@ def test_a_user_without_a_home_folder_is_told_what_to_set(monkeypatch):
         (
             '[assignees.b]\ncommand = ["x"]\nname = "c"',
             3,
-            'unknown key "name" in [assignees.b]; known are command, env, human, judge, max_running',
+            'unknown key "name" in [assignees.b]; known are command, env, hosts, human, judge, max_running',
         ),
         (
             '[assignees."a.b"]\ncomand = ["x"]',
@@ -490,6 +490,18 @@ def test_a_wrong_type_names_the_dotted_key_the_line_what_was_found_and_what_is_w
         ('[assignees."a\\u009b"]\nhuman = true', 1, r'assignees."a\u009b" is "a\u009b", which cannot name an'),
         (f"[assignees.{'x' * 65}]\nhuman = true", 1, f"assignees.{'x' * 65} is "),
         (f'{BUILDER}env = {{ A = "{{env:}}" }}', 3, "assignees.builder.env holds a malformed reference in A"),
+        (
+            f"{BUILDER}hosts = []",
+            3,
+            "assignees.builder.hosts names no host: leave it out where every host may start it",
+        ),
+        (f'{BUILDER}hosts = ["gpu1", " "]', 3, 'assignees.builder.hosts holds " ", which is no host'),
+        (f'{BUILDER}hosts = ["a b"]', 3, 'assignees.builder.hosts holds "a b", which is no host'),
+        (
+            '[assignees.d]\nhuman = true\nhosts = ["gpu1"]',
+            1,
+            "assignees.d is human, and a person has no hosts",
+        ),
         (f'{BUILDER}env = {{ "A=B" = "x" }}', 3, 'assignees.builder.env holds "A=B", which cannot name an environment'),
     ],
 )
@@ -586,6 +598,7 @@ def test_every_key_of_an_assignee_is_read(home, cwd):
         quota = ["^You.ve hit your .*limit"]
         env = { ANTHROPIC_API_KEY = "{env:ANTHROPIC_API_KEY}" }
         max_running = 2
+        hosts = ["gpu1", "0123456789ab"]
         """,
     )
     assert load(None, {}, cwd, home).config.assignees == {
@@ -598,6 +611,7 @@ def test_every_key_of_an_assignee_is_read(home, cwd):
             quota=("^You.ve hit your .*limit",),
             env={"ANTHROPIC_API_KEY": "{env:ANTHROPIC_API_KEY}"},
             max_running=2,
+            hosts=("gpu1", "0123456789ab"),
         )
     }
 
@@ -711,6 +725,7 @@ def test_the_template_can_be_un_commented(home, cwd):
             judge=("/srv/agents/judge.sh", "make", "test"),
             env={"ANTHROPIC_API_KEY": "{env:ANTHROPIC_API_KEY}"},
             max_running=2,
+            hosts=("gpu1",),
         ),
         "codex": Assignee(
             name="codex",

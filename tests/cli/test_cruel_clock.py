@@ -1,4 +1,7 @@
-"""A clock that is set back by a day, or forward by ten years, between two commands: nothing is lost."""
+"""A clock that is set back by a day, or forward by ten years, between two commands: nothing is lost.
+
+Where the store has a server its clock counts, and what this machine's says moves nothing.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +12,12 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from ledger.clock import SECOND, instant
+from tests.engines import on
+
 DAY = 86_400
 TEN_YEARS = 3_649 * DAY
+MINUTE = 60 * SECOND
 PROBES = """\
 [assignees.sleeper]
 command = ["sleep", "60"]
@@ -24,7 +31,7 @@ on_success = "complete"
 
 @pytest.fixture
 def jump(monkeypatch):
-    """Set the clock: seconds from the true time."""
+    """Set the program's clock: seconds from the true time, which a test itself still has."""
     true = time.time_ns
 
     def set_clock(seconds):
@@ -73,6 +80,7 @@ LINES = (
 )  # fmt: skip
 
 
+@on("sqlite")
 @pytest.mark.parametrize("jumps", [(-DAY,), (TEN_YEARS,), (0, -DAY, TEN_YEARS, 0, -DAY, -20 * 365 * DAY)], ids=str)
 def test_the_log_never_goes_back(board, jump, jumps):
     """RULES §2: `at` is never less than the `at` before it, and every command goes on working."""
@@ -128,6 +136,7 @@ def test_a_claim_by_hand_outlives_a_clock_that_is_set_back(board, jump):
     whole(board)
 
 
+@on("sqlite")
 def test_a_claim_by_hand_is_lost_after_ten_years_and_its_result_is_kept(board, jump):
     """RULES §7.4, §8: `lost` is nobody's fault, and what the worker brings later can be accepted."""
     card = board.create("a")
@@ -144,6 +153,7 @@ def test_a_claim_by_hand_is_lost_after_ten_years_and_its_result_is_kept(board, j
     whole(board)
 
 
+@on("sqlite")
 def test_a_schedule_is_an_instant_and_not_a_wait(board, jump):
     """Set back, the card waits a day longer; set forward, it comes back; and what was claimed then stays claimed."""
     card = board.create("a")
@@ -156,6 +166,7 @@ def test_a_schedule_is_an_instant_and_not_a_wait(board, jump):
     whole(board)
 
 
+@on("sqlite")
 def test_a_cooldown_ends_once_and_never_begins_again(board, jump):
     """RULES §4: not before is an instant; a clock set back does not make the next one earlier than the log."""
     card = board.create("a", "--assignee", "throttled")
@@ -177,6 +188,7 @@ def test_a_cooldown_ends_once_and_never_begins_again(board, jump):
     whole(board)
 
 
+@on("sqlite")
 @pytest.mark.parametrize("seconds", [-1_800_000_000, -3_000_000_000])
 def test_before_1970_the_board_goes_on_from_its_last_event(board, jump, seconds):
     """A machine without a battery: what is written is dated by the log."""
@@ -188,6 +200,7 @@ def test_before_1970_the_board_goes_on_from_its_last_event(board, jump, seconds)
     whole(board)
 
 
+@on("sqlite")
 @pytest.mark.parametrize("year", [9910, 9999, 10_050])
 def test_a_clock_beyond_all_reason_is_told_and_nothing_is_done(board, jump, year):
     """1: an instant that no calendar can write would stay in the log for ever."""
@@ -199,4 +212,40 @@ def test_a_clock_beyond_all_reason_is_told_and_nothing_is_done(board, jump, year
         assert (said.code, said.error["code"]) == (1, "clock_broken"), (argv, said)
     jump(0)
     assert board.position() == position
+    whole(board)
+
+
+# The clock of a machine, and not the one of its store
+
+
+@on("postgresql")
+@pytest.mark.parametrize("seconds", [-DAY, TEN_YEARS, -1_800_000_000, 8_000 * 365 * DAY])
+def test_the_server_tells_the_time_and_no_clock_of_a_host(board, jump, seconds):
+    """Every event is dated by the server, even from a machine whose clock no calendar can write."""
+    began = instant(datetime.now(UTC))
+    places = {name: board.create(name) for name in ("CARD", "OTHER")}
+    jump(seconds)
+    for argv in LINES:
+        board.ok(*(places.get(word, word) for word in argv))
+    dated = [instant(datetime.fromisoformat(event["at"])) for event in board.json("events")["events"][2:]]
+    assert began - MINUTE < min(dated) <= max(dated) < instant(datetime.now(UTC)) + MINUTE
+    whole(board)
+
+
+@on("postgresql")
+@pytest.mark.parametrize("seconds", [-DAY, TEN_YEARS])
+def test_no_lease_schedule_or_cooldown_ends_by_the_clock_of_a_host(board, jump, seconds):
+    """Hosts whose clocks disagree see the same claims, and the same cards that wait."""
+    claimed, parked = board.create("a"), board.create("b")
+    throttled = board.create("c", "--assignee", "throttled")
+    lock = board.claim(claimed)
+    swept(board, board.json("sweep")["claimed"][0]["pid"])
+    jump(seconds)
+    board.ok("schedule", parked, "+2h")
+    until = datetime.fromisoformat(board.json("show", parked)["task"]["scheduled"])
+    assert abs(until - datetime.now(UTC) - timedelta(hours=2)) < timedelta(minutes=1)
+    tick = board.json("sweep")
+    assert (tick["booked"], tick["claimed"]) == ([], [])
+    assert [board("claim", card).code for card in (parked, throttled)] == [4, 4]
+    board.ok("complete", claimed, "done", *lock)
     whole(board)

@@ -8,6 +8,9 @@ import time
 import pytest
 
 from tests.cli.test_cruel_disk import as_nobody, in_child, told
+from tests.engines import once
+
+pytestmark = once
 
 FAULTS = {
     "board": 1, "board =": 1, "= 1": 1, "board = yes": 1, "board = 'a\n": 1, "\nboard = 'a'\nboard = 'b'\n": 3,

@@ -18,6 +18,7 @@ import pytest
 
 from cli.app import run
 from tests.cli.conftest import Said
+from tests.engines import on
 
 PROBES = """\
 max_running = 4
@@ -95,6 +96,7 @@ def no_file_beyond(size):
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, size))
 
 
+@on("sqlite")
 @pytest.mark.parametrize("argv", WRITES, ids=lambda argv: argv[0])
 def test_where_no_file_may_grow_nothing_is_written(ledger, cards, argv):
     """`ulimit -f`, a quota: the log is what it was before, and once there is room the same command works."""
@@ -109,6 +111,7 @@ def test_where_no_file_may_grow_nothing_is_written(ledger, cards, argv):
     ledger.ok(*line)
 
 
+@on("sqlite")
 @pytest.mark.parametrize("room", [20_000, 60_000, 100_000, 200_000])
 def test_a_write_that_runs_out_of_room_in_the_middle_is_no_write(ledger, cards, room):
     """Whatever was acknowledged is there, and nothing else."""
@@ -153,6 +156,7 @@ def fill(folder):
                 pass
 
 
+@on("sqlite")
 def test_on_a_full_disk_nothing_is_written_and_with_room_it_goes_on(ledger, cards, monkeypatch, tmp_path):
     """8 or 1 for everything that writes; afterwards the log is whole and every command works."""
     with small_disk(tmp_path / "disk", 4_096) as disk:
@@ -176,7 +180,7 @@ def test_a_sweep_claims_nothing_that_it_cannot_start(ledger, cards, monkeypatch,
         home = disk / "home"
         home.mkdir()
         shutil.copy(ledger.home / "ledger.toml", home)
-        monkeypatch.setenv("LEDGER_DATABASE_URL", f"sqlite:///{ledger.home}/ledger.db")
+        monkeypatch.setenv("LEDGER_DATABASE_URL", ledger.url)
         monkeypatch.setenv("LEDGER_HOME", str(home))
         fill(disk)
         before = log_of(ledger)
@@ -194,6 +198,7 @@ def test_a_sweep_claims_nothing_that_it_cannot_start(ledger, cards, monkeypatch,
     assert {ledger.json("show", card)["task"]["status"] for card in ids} == {"done"}
 
 
+@on("sqlite")
 @pytest.mark.parametrize("room", range(0, 400, 80))
 def test_a_sweep_that_runs_out_of_room_on_the_way_books_all_or_nothing(ledger, cards, room):
     """SQLite gives a whole transaction up by itself where a disk is full: what comes after must not stand alone."""
@@ -236,6 +241,7 @@ def readable(ledger, cards, tmp_path):
     shutil.rmtree(shared)
 
 
+@on("sqlite")
 @pytest.mark.parametrize("argv", [*WRITES, ("list",), ("show", "CARD"), ("replay",), ("init",)], ids=" ".join)
 def test_a_folder_that_may_not_be_written_is_said_to_be_so(readable, ledger, cards, argv, monkeypatch):
     """8 or 1 and one line, reads too where SQLite must write beside the store; not a byte is changed."""

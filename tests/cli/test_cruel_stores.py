@@ -1,4 +1,7 @@
-"""A store that is none, or no longer whole: every command says so in one line, and leaves it as it was found."""
+"""A file that is no store, or no longer whole: every command says so in one line, and leaves it as it was found.
+
+What the same is on a server stands in test_cruel_servers.py.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,9 @@ import pytest
 
 from cli.app import app_command
 from ledger.database import sqlite_module
+from tests.engines import on
+
+pytestmark = on("sqlite")
 
 PROBES = """\
 max_running = 1
@@ -35,10 +41,11 @@ COMMANDS = (
     ("events", "CARD"), ("events", "--jsonl"), ("sweep",), ("sweep", "--dry-run"), ("pause",), ("resume",), ("replay",),
     ("replay", "--strict"), ("policy",), ("policy", "--run-limit", "9"), ("db", "status"), ("db", "upgrade"),
     ("db", "upgrade", "--dry-run"), ("db", "rebuild"), ("worker", "run", "CARD", "--", "true"),
+    ("verify",), ("checkpoint",), ("export",), ("redact", "3"),
 )  # fmt: skip
 """Every command that opens a store that must be there, with what it needs."""
-OTHERS = {"init", "demo", "config", "doctor", "backup", "restore", "prune", "owner"}
-"""They make a store, look after one (see test_care.py), or open none."""
+OTHERS = {"init", "demo", "config", "doctor", "backup", "restore", "prune", "owner", "audit", "import"}
+"""They make a store, look after one (see test_care.py), need a file that is there first, or open no store of ours."""
 READS = (
     ("list",), ("list", "--sort", "updated", "--limit", "3"), ("show", "CARD"), ("show", "OTHER"), ("board",),
     ("why", "CARD"), ("why", "OTHER"), ("runs", "CARD"), ("log", "CARD"), ("stats",), ("events",), ("events", "OTHER"),
@@ -53,7 +60,7 @@ def lived(founded, tmp_path_factory):
     from tests.cli.test_cruel_fuzz import inside
 
     folder = tmp_path_factory.mktemp("lived")
-    shutil.copytree(founded, folder / "home")
+    shutil.copytree(founded.folder, folder / "home")
     (folder / "home" / "ledger.toml").write_text(PROBES)
     with inside(folder) as den:
         ids = [

@@ -11,6 +11,7 @@ import pytest
 
 from cli.app import app_command
 from tests.cli.test_cruel_fuzz import leaves
+from tests.engines import on, once
 
 KEPT = {
     "escape": "\x1b[2J\x1b]0;owned\x07",
@@ -39,6 +40,7 @@ def text_fields():
     before = {
         "task": "CARD", "child": "CARD", "parent": "CARD", "first": "CARD", "second": "a", "title": "a", "to": "ann",
         "text": "a", "when": "+1h", "run": "1", "file": "copy.db", "tasks": "CARD", "topic": "hold", "reason": "a",
+        "position": "1",
     }  # fmt: skip
     for path, params in leaves(app_command()):
         if path == ("demo",):
@@ -60,6 +62,7 @@ def text_fields():
         yield ("list", name, "?")
 
 
+@once
 @pytest.mark.parametrize("argv", list(text_fields()), ids=" ".join)
 def test_a_text_that_no_store_can_keep_is_refused_by_name(ledger, argv):
     """RULES §10: NUL and lone surrogates, in every text of every command; nothing is written."""
@@ -74,6 +77,7 @@ def test_a_text_that_no_store_can_keep_is_refused_by_name(ledger, argv):
     assert ledger.position() == before
 
 
+@once
 @pytest.mark.parametrize("name", ["USER", "LEDGER_ACTOR", "LEDGER_BOARD"])
 @pytest.mark.parametrize("text", ["\udcff", "a\udc80"])
 def test_the_environment_too_may_hold_bytes_that_are_no_text(ledger, monkeypatch, name, text):
@@ -105,9 +109,21 @@ def written(ledger, text):
     return card
 
 
+@once
 @pytest.mark.parametrize("text", KEPT.values(), ids=list(KEPT))
 def test_any_other_text_is_kept_to_the_letter_and_shown_harmless(ledger, text):
     """JSON gives back what was typed, in every place; a terminal gets escapes."""
+    kept(ledger, text)
+
+
+@on("postgresql")
+def test_a_server_too_keeps_every_text_to_the_letter(ledger):
+    """All of them at once."""
+    kept(ledger, " ".join(KEPT.values()))
+
+
+def kept(ledger, text):
+    """Write *text* wherever words are kept, and hold every answer against it."""
     card = written(ledger, text)
     shown = ledger.json("show", card)
     assert (shown["task"]["title"], shown["task"]["body"], shown["comments"][0]["body"]) == (text, text, text)
@@ -123,6 +139,7 @@ def test_any_other_text_is_kept_to_the_letter_and_shown_harmless(ledger, text):
     assert ledger.json("replay", "--strict")["divergences"] == []
 
 
+@once
 @pytest.mark.parametrize(
     "letter", [*CONTROL[:30:6], *CONTROL[30::5], "\u2028", "\u202e"], ids=lambda letter: f"U+{ord(letter):04X}"
 )

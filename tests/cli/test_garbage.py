@@ -5,6 +5,7 @@ import json
 import pytest
 
 from cli.app import run
+from tests.engines import on, once
 
 TEXTS = ("", "a\0b", "\udcff", "\x1b[2J", "'; DROP TABLE tasks; --", "../../etc/passwd")
 NUMBERS = ("-1", "0", "9" * 30, "9" * 5_000, "1e9", "٣", "NaN", "", "\0")
@@ -62,6 +63,7 @@ def tried(ledger, argv, texts):
     return wrong
 
 
+@once
 @pytest.mark.parametrize("argv", TEXT_ARGUMENTS, ids=" ".join)
 def test_any_text(ledger, argv):
     """Exit code 0, or one that says what was wrong."""
@@ -69,6 +71,7 @@ def test_any_text(ledger, argv):
     assert ledger.json("replay")["divergences"] == []
 
 
+@once
 @pytest.mark.parametrize("argv", NUMBER_ARGUMENTS, ids=" ".join)
 def test_any_number(ledger, argv):
     """The same for numbers and durations."""
@@ -76,6 +79,19 @@ def test_any_number(ledger, argv):
     assert ledger.json("replay", "--strict")["divergences"] == []
 
 
+@on("postgresql")
+def test_any_text_and_any_number_at_a_server(ledger):
+    """Those that can reach it: the others are refused before a store is asked."""
+    for argv in TEXT_ARGUMENTS:
+        assert tried(ledger, argv, TEXTS[3:5]) == []
+        if argv[0] == "pause":
+            ledger.ok("resume")
+    for argv in NUMBER_ARGUMENTS:
+        assert tried(ledger, argv, NUMBERS[1:3]) == []
+    assert ledger.json("replay", "--strict")["divergences"] == []
+
+
+@once
 @pytest.mark.parametrize(
     "text",
     [
@@ -98,6 +114,7 @@ def test_data_for_programs_is_json_that_can_be_kept(ledger, text):
     assert ledger.json("show", card)["task"]["status"] == "ready"
 
 
+@once
 def test_words_too_are_clean(ledger, capsys):
     """A fault that quotes what was typed does not send it to the terminal."""
     for argv in (["show", "\x1b[2J"], ["\x1b[2J"], ["list", "--sort", "\x1b[2J"], ["list", "--board", "\x1b[2J"]):
@@ -106,6 +123,7 @@ def test_words_too_are_clean(ledger, capsys):
         assert "\x1b" not in capsys.readouterr().err
 
 
+@once
 def test_json_stays_json_when_the_message_quotes_bytes(ledger):
     """Bytes that are no UTF-8 arrive as lone surrogates."""
     said = ledger("show", "t_\udcff", "--json")

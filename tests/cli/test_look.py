@@ -93,12 +93,14 @@ def test_why(ledger):
     """Text, rule and positions of each reason, then what to run next."""
     card = ledger.create("a", "--blocked", "x")
     said = ledger.json("why", card)
-    assert said.keys() == {"schema", "task", "status", "because", "waits_on", "try"}
+    assert said.keys() == {"schema", "task", "status", "because", "proof", "waits_on", "chain", "also", "try"}
     assert said["because"][0].keys() == {"text", "rule", "positions"}
+    assert said["proof"][0].keys() == {"about", "value", "rule", "clause", "events"}
     first, *reasons, last = ledger.ok("why", card).out.splitlines()
     assert first == f"{card} is blocked"
     assert all(reason.startswith("  - ") and "RULES §" in reason for reason in reasons)
     assert last.startswith("  try: ledger ")
+    assert "  - proof of hold: 4 blocked   RULES §4: blocked by operator, no run · " in "\n".join(reasons)
     for topic in ("status", "failures", "streak", "hold", "held"):
         assert ledger.ok("why", card, topic).out.startswith(card)
 
@@ -109,6 +111,20 @@ def test_why_of_a_child(ledger):
     ledger.ok("link", child, parent)
     assert ledger.json("why", child)["waits_on"][0]["parent"] == parent
     assert parent in ledger.ok("why", child).out
+
+
+def test_why_of_a_grandchild(ledger):
+    """The way to what must happen first, what else must, and the command that moves the first of them."""
+    first = ledger.create("p", "--blocked", "ask Ann")
+    others = [ledger.create("q", "--assignee", "ann") for _ in range(7)]
+    middle = ledger.create("m", "--parent", first)
+    child = ledger.create("c", "--parent", middle, *(word for other in others for word in ("--parent", other)))
+    out = ledger.ok("why", child).out
+    assert f"  → {middle} is todo: waiting_on: {first} is blocked: operator" in out
+    assert f'  → {first} is blocked: operator "ask Ann"; only a person lifts it   RULES §5   positions ' in out
+    assert "it also waits for " in out
+    assert " (ready) and 2 more" in out
+    assert f"try: ledger runs {first}, then ledger unblock {first} --reason …" in out
 
 
 def test_runs(ledger):

@@ -8,13 +8,14 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from sqlalchemy import text
 
 from cli import sweeping
 from kanban.board import Board
+from kanban.sweep import Sweeper
 from kanban.tick import Tick
-from ledger.database import connect, writing
+from ledger.errors import StoreBusy, StoreUnreachable
 from projections.policy import Policy
+from tests.engines import once
 
 TICK = {
     "schema", "tick", "dry_run", "booked", "stopped", "renewed", "lifted", "claimed", "held", "notes", "errors", "live",
@@ -258,8 +259,7 @@ def test_replay(ledger):
 def test_replay_finds_what_somebody_changed(ledger):
     """Exit 7; card, position, rule, what is stored and what the log makes of it."""
     card = ledger.create("a")
-    with writing(connect(f"sqlite:///{ledger.home}/ledger.db")) as tx:
-        tx.execute(text("UPDATE tasks SET failures = 5"))
+    ledger.outside("UPDATE tasks SET failures = 5")
     said = ledger("replay", "--json")
     assert said.code == 7
     (found,) = said.json["divergences"]
@@ -271,22 +271,24 @@ def test_replay_finds_what_somebody_changed(ledger):
     ledger.ok("replay")
 
 
-def test_a_busy_store_does_not_end_a_loop(ledger, monkeypatch):
+@once
+@pytest.mark.parametrize(
+    ("fault", "why"),
+    [(StoreBusy("another writer held it"), "store busy"), (StoreUnreachable("no route"), "store unreachable")],
+)
+def test_a_store_that_is_busy_or_away_does_not_end_a_loop(ledger, monkeypatch, fault, why):
     """The next tick tries again; the exit code says that one could not."""
-    from kanban.sweep import Sweeper
-    from ledger.errors import StoreBusy
-
     tick, calls = Sweeper.tick, []
 
     def busy_once(self, **how):
         calls.append(how)
         if len(calls) == 1:
-            raise StoreBusy("another writer held the store")
+            raise fault
         return tick(self, **how)
 
     monkeypatch.setattr(Sweeper, "tick", busy_once)
     said = ledger("sweep", "--until-idle", "--json")
     first, last = (json.loads(line) for line in said.out.splitlines())
 
-    assert (first["skipped"], first["errors"][0]["error"]) == ("store busy", "another writer held the store")
+    assert (first["skipped"], first["errors"][0]["error"]) == (why, str(fault))
     assert ("skipped" in last, said.code) == (False, 1)

@@ -11,6 +11,9 @@ from hypothesis import strategies as st
 
 from cli import output
 from cli.output import Out, aligned, clean, fit, paint, print_json, width_of
+from tests.engines import once
+
+pytestmark = once
 
 
 class Terminal(io.StringIO):

@@ -13,6 +13,7 @@ import pytest
 
 from cli import main
 from cli.app import app_command
+from tests.engines import once
 
 SCRIPT = Path(sys.executable).with_name("ledger")
 ROOT = Path(main.__file__).resolve().parent.parent
@@ -46,6 +47,7 @@ def test_importing_the_entry_loads_no_room():
     assert ran.stdout == "[]\n"
 
 
+@once
 def test_every_command_has_help_that_names_the_global_options(ledger):
     """And one sentence of its own."""
     told = {argv: ledger.ok(*argv, "--help").out for argv in commands(app_command())}
@@ -55,6 +57,7 @@ def test_every_command_has_help_that_names_the_global_options(ledger):
         assert said.split("\n\n")[1].strip().endswith("."), argv
 
 
+@once
 def test_a_command_that_is_built_alone_is_the_same(ledger, capsys):
     """The others are left out for speed alone: its help, and what is said of a slip in it, are to the letter."""
     alone = {argv: ledger.ok(*argv, "--help").out for argv in commands(app_command())}
@@ -74,6 +77,7 @@ def commands(group, above=()):
             yield (*above, name)
 
 
+@once
 def test_version(ledger):
     """The installed package's, however it is asked."""
     said = f"ledger {version('kanban-ledger')}\n"
@@ -137,6 +141,7 @@ cli.main.main()
 """
 
 
+@once
 def test_garbage_is_looked_for_once_work_begins(ledger):
     """Not while modules are loaded, nor at the end; in between as usual, or a loop would grow."""
     ran = subprocess.run([sys.executable, "-c", GARBAGE], capture_output=True, text=True, check=True, cwd="/")
@@ -154,6 +159,7 @@ def test_a_stranger_in_the_way_is_named(tmp_path):
     assert ran.stderr == f"ledger: {tmp_path}/ledger/__init__.py stands in the way of {ROOT}/ledger\n"
 
 
+@once
 def test_a_plugin_of_another_package_is_not_loaded(ledger, tmp_path):
     """Pydantic would take any that is installed, and what is valid would depend on it."""
     (tmp_path / "stranger.py").write_text("raise SystemExit('the stranger was loaded')")
@@ -178,6 +184,7 @@ def test_windows_is_refused(monkeypatch):
     assert "WSL" in str(end.value)
 
 
+@once
 def test_bytes_that_are_no_text(ledger):
     """They arrive as lone surrogates; the line is one line of ASCII, or valid JSON."""
     ran = process(b"create", b"caf\xe9", env=os.environ)
@@ -229,6 +236,7 @@ def test_the_shell_completes():
     assert ran.stdout.split() == ["sweep"]
 
 
+@once
 def test_a_narrow_locale_prints_json(ledger):
     """stdout that knows only ASCII gets escapes."""
     card = ledger.create("größer")

@@ -1,6 +1,4 @@
-"""Commands that look, and every dry run, change nothing: not the log, not a byte of the store."""
-
-import shutil
+"""Commands that look, and every dry run, change nothing: not the log, not a byte or a row of the store."""
 
 import pytest
 
@@ -21,29 +19,31 @@ READS = (
 @pytest.fixture(scope="module")
 def built(founded, tmp_path_factory):
     """A home whose board has a run, a hold, links and a schedule on it; and one of its cards."""
-    home = tmp_path_factory.mktemp("built") / "home"
-    shutil.copytree(founded, home)
-    (home / "ledger.toml").write_text("[assignees.dana]\nhuman = true\n[assignees.builder]\ncommand = ['true']\n")
-    with Board.open(environ={"LEDGER_HOME": str(home), "USER": "ada"}, cwd=home) as board:
-        card = board.create("a", assignee="builder").task["id"]
-        child = board.create("b", blocked="x", parents=[card]).task["id"]
-        board.claim(board.create("c").task["id"])
-        board.schedule(board.create("d").task["id"], 2**52)
-        board.comment(child, "hello")
-    return home, card
+    cards = []
+
+    def build(home):
+        (home / "ledger.toml").write_text("[assignees.dana]\nhuman = true\n[assignees.builder]\ncommand = ['true']\n")
+        with Board.open(cwd=home) as board:
+            cards.append(board.create("a", assignee="builder").task["id"])
+            child = board.create("b", blocked="x", parents=cards).task["id"]
+            board.claim(board.create("c").task["id"])
+            board.schedule(board.create("d").task["id"], 2**52)
+            board.comment(child, "hello")
+
+    return founded.then("built", build, tmp_path_factory.mktemp("built") / "home"), cards[0]
 
 
 @pytest.fixture
-def standing(bare, built):
+def standing(lend, built):
     """A copy of it."""
-    shutil.copytree(built[0], bare.home)
-    return bare, built[1]
+    home, card = built
+    return lend(home), card
 
 
 @pytest.mark.parametrize("argv", READS)
 @pytest.mark.parametrize("form", [(), ("--json",)])
 def test_nothing_changes(standing, argv, form):
-    """Board position and file bytes are the same before and after."""
+    """Board position, and the file's bytes or the server's rows, are the same before and after."""
     ledger, card = standing
     position, before = ledger.position(), ledger.bytes()
     ledger(*(card if word == "CARD" else word for word in argv), *form)

@@ -11,11 +11,8 @@ LEFT_OUT = {
     38: "RULES §11: a breaker for a bad environment is a later step; each card's budgets hold meanwhile",
     49: "there is no web interface",
     53: "there is no dashboard of ours; the cost of its queries is measured in benchmarks/",
-    54: "several hosts on one store need a database server, which this version does not speak",
-    57: "as 54: one host's clock judges; what a clock that jumps may do is under 10 and 23",
     58: "a database whose readers see late commits: SQLite has one writer and none",
     59: "as 58: positions have no holes",
-    66: "there is one truth, the log: exports are read, never written back",
     67: "budgets of money and of runs an hour are not among the RULES; usage that is not known is shown as null",
 }
 

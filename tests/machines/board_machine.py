@@ -1,4 +1,4 @@
-"""The board's machine: people, workers, sweeps on two hosts, clocks, crashes and reboots, on a real SQLite store.
+"""The board's machine: people, workers, sweeps on two hosts, clocks, crashes and reboots, on a real store.
 
 Each rule is one thing that may happen to a fleet; most end in a tick, so that the interesting thing is one step. What
 must hold after each of them stands in `checks`. Cards are chosen by number, modulo how many there are.
@@ -24,6 +24,7 @@ from sqlalchemy import select
 
 from kanban import failpoints
 from kanban.board import Board
+from kanban.commands import Redact
 from kanban.config import Assignee, Config
 from kanban.desk import Desk
 from kanban.evidence import Owned
@@ -92,8 +93,13 @@ def template() -> bytes:
     """A founded store, whose board began before the fake clock."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "ledger.db")
-        found(f"sqlite:///{path}", "default", given.OPERATOR, lambda: given.NOW - 10 * SECOND)
+        founded(f"sqlite:///{path}")
         return path.read_bytes()
+
+
+def founded(url: str) -> None:
+    """Make that store at *url*."""
+    found(url, "default", given.OPERATOR, lambda: given.NOW - 10 * SECOND)
 
 
 class BoardMachine(RuleBasedStateMachine):
@@ -103,10 +109,10 @@ class BoardMachine(RuleBasedStateMachine):
         super().__init__()
         self.root = Path(tempfile.mkdtemp(prefix="ledger-machine-", dir=MEMORY))
         (self.root / "work").mkdir()
-        (self.root / "ledger.db").write_bytes(template())
-        self.url = f"sqlite:///{self.root}/ledger.db"
+        self.patches = ExitStack()
+        self.url = self._store(self.patches)
         self.engine = connect(self.url)
-        events.listen(self.engine, "connect", lambda dbapi, _: dbapi.execute("PRAGMA synchronous=OFF"))
+        self._unhurried()
         self.clock = given.FakeClock()
         self.air = Air()
         self.cards: list[str] = []
@@ -117,7 +123,7 @@ class BoardMachine(RuleBasedStateMachine):
         self.disturbed = False
         self.unfounded: Exception | None = None
         self.armed: tuple[str, Callable[[], None]] | None = None
-        self.patches = self.air.patched()
+        self.patches.enter_context(self.air.patched())
         self._patch(self.patches)
         own_caps = {name: worker.max_running for name, worker in ASSIGNEES.items() if worker.max_running}
         host_caps = {host: config.max_running or 0 for host, config in CONFIGS.items()}
@@ -132,9 +138,18 @@ class BoardMachine(RuleBasedStateMachine):
                 self._comes_to_rest()
                 assert self.office.replay(strict=True).divergences == ()
         finally:
-            self.patches.close()
             self.engine.dispose()
+            self.patches.close()
             shutil.rmtree(self.root)
+
+    def _store(self, _until_the_end: ExitStack) -> str:
+        """The address of a founded store of one's own."""
+        (self.root / "ledger.db").write_bytes(template())
+        return f"sqlite:///{self.root}/ledger.db"
+
+    def _unhurried(self) -> None:
+        """Nothing here is about what a disk keeps."""
+        events.listen(self.engine, "connect", lambda dbapi, _: dbapi.execute("PRAGMA synchronous=OFF"))
 
     def _patch(self, stack: ExitStack) -> None:
         write, append = Desk.write, Desk._append
@@ -336,6 +351,15 @@ class BoardMachine(RuleBasedStateMachine):
         self.armed = None
         for what in acts[1:]:
             self._act(lambda board, what=what: self._ordered(board, self._card(card), what))
+        self._then(slot)
+
+    @rule(number=st.integers(0, 200), dies=st.sampled_from([None, None, "before-verb-commit"]), slot=SLOT)
+    def words_are_redacted(self, number: int, dies: str | None, slot: str | None) -> None:
+        """Somebody takes the words of an event out of the log, perhaps of a wish that has not been granted yet."""
+        position = 1 + number % self._position()
+        self.armed = None if dies is None else (dies, self._dies)
+        self._act(lambda board: board.do(Redact(position)))
+        self.armed = None
         self._then(slot)
 
     def _ordered(self, board: Board, card: str, what: str, *, force: bool = False) -> Any:
@@ -629,14 +653,20 @@ class BoardMachine(RuleBasedStateMachine):
     @rule(changes=st.sampled_from(POLICIES), slot=SLOT)
     def a_policy(self, changes: dict[str, int | None], slot: str | None) -> None:
         """A limit changes."""
-        self._act(lambda board: board.set_policy(**changes))
+        self._limits_change(changes)
         self._then(slot)
+
+    def _limits_change(self, changes: dict[str, int | None]) -> None:
+        self._act(lambda board: board.set_policy(**changes))
 
     @rule(seconds=st.sampled_from([1, 11, 31, 60, 60, 130, 130, 1_100, -40, -500]), slot=SLOT)
     def time_passes(self, seconds: int, slot: str | None) -> None:
         """The clock moves on, or is set back."""
-        self.clock.advance(seconds)
+        self._time_passes(seconds)
         self._then(slot)
+
+    def _time_passes(self, seconds: int) -> None:
+        self.clock.advance(seconds)
 
     @rule(what=st.sampled_from(["h1 reboots", "h2 reboots", "no memory", "slow", "prompt", "deaf", "polite", "reuse"]),
           slot=SLOT)  # fmt: skip
@@ -644,9 +674,7 @@ class BoardMachine(RuleBasedStateMachine):
         """A machine starts again, launches fail, supervisors are slow, workers deaf, pids given anew."""
         match what:
             case "h1 reboots" | "h2 reboots":
-                host = what[:2]
-                self.air.reboots(host)
-                self.sweepers |= {each: self._board(host) for each, at in SLOTS.items() if at == host}
+                self._reboots(what[:2])
             case "no memory":
                 self.air.failing = 1
             case "slow" | "prompt":
@@ -658,6 +686,10 @@ class BoardMachine(RuleBasedStateMachine):
             case _:
                 self.air.reuses_a_pid("h1")
         self._then(slot)
+
+    def _reboots(self, host: str) -> None:
+        self.air.reboots(host)
+        self.sweepers |= {each: self._board(host) for each, at in SLOTS.items() if at == host}
 
     def _comes_to_rest(self) -> None:
         """Whatever happened: with nobody at work and time enough every run ends, and nothing is left to keep a card."""

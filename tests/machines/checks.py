@@ -12,6 +12,7 @@ from sqlalchemy import Engine, select
 from ledger.clock import SECOND
 from ledger.database import reading
 from ledger.recorded import Recorded
+from ledger.schema import words
 from ledger.store import head, read_board
 from projections import tables
 from projections.read_models import PROJECTIONS
@@ -56,6 +57,7 @@ class Watch:
         with reading(self.engine) as tx:
             fresh = list(read_board(tx, self.board, after=len(self.events)))
             last = head(tx, self.board)
+            worded = set(tx.execute(select(words.c.position).where(words.c.board == self.board)).scalars())
             stored = {table.name: [dict(row) for row in tx.execute(
                 select(table).where(table.c.board == self.board)).mappings()] for table in PROJECTIONS}  # fmt: skip
             cards = tx.execute(select(tables.cards).where(tables.cards.c.board == self.board)).mappings().all()
@@ -70,6 +72,7 @@ class Watch:
             if appends.get(event.position, [event.position])[-1] == event.position:
                 self._wishes_kept(appends.get(event.position, [event.position]), notes)
         assert (last.position, last.hash) == (len(self.events), self.hash), "the head is not the end of the log"
+        self._words_kept(worded)
         self._stored_as_folded(stored)
         self._stored_as_told(cards)
         self._runs_and_processes(fresh)
@@ -84,10 +87,10 @@ class Watch:
         version = self.versions.get(event.task, 0) + 1
         assert (event.position, event.version) == (len(self.events) + 1, version), "a gap"
         assert event.at >= self.now, "time ran back"
-        words = hashlib.sha256((event.salt or b"") + (event.words_text or "").encode()).digest()
-        assert words == event.words_digest, "its words are not those that were hashed"
+        said = hashlib.sha256((event.salt or b"") + (event.words_text or "").encode()).digest()
+        assert event.words_text is None or said == event.words_digest, "its words are not those that were hashed"
         text = canonical_envelope(event).encode() + hashlib.sha256(event.facts_text.encode()).digest()
-        self.hash = hashlib.sha256(self.hash + text + words).digest()
+        self.hash = hashlib.sha256(self.hash + text + event.words_digest).digest()
         assert self.hash == event.hash, "the chain is broken"
         self.versions[event.task] = version
         self.events.append(event)
@@ -212,6 +215,11 @@ class Watch:
         assert true[verb](), f"{asked.position}: the wish to {verb} is gone"
 
     # What is stored
+
+    def _words_kept(self, worded: set[int]) -> None:
+        """RULES §10: the words of an event are gone if and only if a `redacted` says so."""
+        gone = {event.facts["redacts"] for event in self.events if event.kind == "redacted"}
+        assert worded == set(range(1, len(self.events) + 1)) - gone, "words are gone, or there, without a reason"
 
     def _stored_as_folded(self, stored: dict[str, list[dict[str, Any]]]) -> None:
         """RULES §9: every stored column equals the refold."""

@@ -7,17 +7,17 @@ import os
 from hypothesis import HealthCheck, Phase, settings
 
 from tests.machines.board_machine import BoardMachine
+from tests.machines.served_machine import ServedMachine
 
 SHRINKS = "LEDGER_MACHINE_SHRINKS" in os.environ
-EXAMPLES = int(os.environ.get("LEDGER_MACHINE_EXAMPLES", "50"))
+EXAMPLES = "LEDGER_MACHINE_EXAMPLES"
 
 
-class TestBoard(BoardMachine.TestCase):  # type: ignore[misc, name-defined]
-    """Always the same examples; LEDGER_MACHINE_EXAMPLES=2000 tries others, LEDGER_MACHINE_SHRINKS=1 shortens them."""
-
-    settings = settings(
-        max_examples=EXAMPLES,
-        derandomize="LEDGER_MACHINE_EXAMPLES" not in os.environ,
+def steps(examples: int) -> settings:
+    """Always the same *examples*; LEDGER_MACHINE_EXAMPLES=2000 tries others, LEDGER_MACHINE_SHRINKS=1 shortens them."""
+    return settings(
+        max_examples=int(os.environ.get(EXAMPLES, examples)),
+        derandomize=EXAMPLES not in os.environ,
         stateful_step_count=30,
         deadline=None,
         suppress_health_check=list(HealthCheck),
@@ -25,3 +25,15 @@ class TestBoard(BoardMachine.TestCase):  # type: ignore[misc, name-defined]
         database=None,
         phases=(Phase.generate, *([Phase.shrink] if SHRINKS else [])),
     )
+
+
+class TestBoard(BoardMachine.TestCase):  # type: ignore[misc, name-defined]
+    """In a file."""
+
+    settings = steps(50)
+
+
+class TestServedBoard(ServedMachine.TestCase):  # type: ignore[misc, name-defined]
+    """On a server, where each step takes longer."""
+
+    settings = steps(12)

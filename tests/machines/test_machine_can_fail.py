@@ -11,11 +11,14 @@ from hypothesis.stateful import RULE_MARKER, run_state_machine_as_test
 from kanban import booking, claims, commands, desk, endings, evidence, observe, plan, snapshot, starting, sweep
 from kanban.desk import Desk
 from kanban.plan import AskStop
+from ledger import erasing
 from projections import leases, read_models
 from projections import task as cards
 from tests.machines.board_machine import BoardMachine
+from tests.machines.served_machine import ServedMachine
 
-EVOLVE, DECIDE_STEP, SEE, RENEW = cards.evolve, booking.decide_step, observe.see, leases.renew
+EVOLVE, DECIDE_STEP, SEE = cards.evolve, booking.decide_step, observe.see
+RENEW, ERASE = leases.renew, erasing.erase
 FAULTS = {}
 
 
@@ -34,11 +37,11 @@ def folding(by):
     return fault((commands, "evolve"), (read_models, "evolve"), (snapshot, "evolve"), by=by)
 
 
-def focused(*names):
-    """The machine with these rules and a few that keep the board moving: a fault is met in few steps."""
+def focused(*names, machine=BoardMachine):
+    """The *machine* with these rules and a few that keep the board moving: a fault is met in few steps."""
     kept = {"a_board_begins", "a_card", "a_round", "a_tick", *names}
     others = {name for name, rule in vars(BoardMachine).items() if hasattr(rule, RULE_MARKER) and name not in kept}
-    return type("Focused", (BoardMachine,), {name: _no_rule(getattr(BoardMachine, name)) for name in others})
+    return type("Focused", (machine,), {name: _no_rule(getattr(BoardMachine, name)) for name in others})
 
 
 def _no_rule(method):
@@ -81,6 +84,18 @@ def children_are_not_told_of_a_completion(*_):
 @fault((Desk, "_keeps_processes"), by="a_worker_lingers")
 def a_verb_lets_the_lease_go(*_):
     return False
+
+
+@fault((desk, "erase"), by="words_are_redacted")
+def a_redaction_leaves_the_words(*_):
+    return None
+
+
+@fault((desk, "erase"), by="words_are_redacted")
+def a_redaction_takes_the_words_of_its_neighbour_too(tx, board, recorded):
+    for event in [each for each in recorded if each.kind == "redacted"]:
+        for named in (event.facts["redacts"], event.facts["redacts"] - 1):
+            ERASE(tx, board, [event._replace(facts_text=f'{{"redacts":{named}}}')])
 
 
 @fault((leases, "renew"), by="time_passes")
@@ -158,22 +173,38 @@ def a_claim_by_hand_ignores_what_is_ending(*_):
 @fault((desk, "writing"), by="an_operator")
 @contextmanager
 def half_a_transaction_is_committed(engine):
-    with engine.connect().execution_options(immediate=True) as tx, tx.begin() as whole:
+    with engine.connect().execution_options(immediate=True, writes=True) as tx, tx.begin() as whole:
         try:
             yield tx
         finally:
             whole.commit()
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_the_machine_catches(name, monkeypatch):
-    """Every fault breaks something that the machine checks, within few examples."""
+FEW = settings(
+    max_examples=60, stateful_step_count=25, deadline=None, database=None, derandomize=True,
+    phases=[Phase.generate], report_multiple_bugs=False, suppress_health_check=list(HealthCheck),
+)  # fmt: skip
+
+
+def planted(name, monkeypatch):
+    """Plant the fault of that *name*; which steps meet it."""
     wrong, places, by = FAULTS[name]
     for place, attribute in places:
         monkeypatch.setattr(place, attribute, wrong)
-    few = settings(
-        max_examples=60, stateful_step_count=25, deadline=None, database=None, derandomize=True,
-        phases=[Phase.generate], report_multiple_bugs=False, suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
+    return by
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_the_machine_catches(name, monkeypatch):
+    """Every fault breaks something that the machine checks, within few examples."""
+    by = planted(name, monkeypatch)
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(focused(by), settings=few)
+        run_state_machine_as_test(focused(by), settings=FEW)
+
+
+@pytest.mark.parametrize("name", ["half_a_transaction_is_committed"])
+def test_the_machine_on_a_server_catches(name, monkeypatch):
+    """It sees what is wrong with a store that has a server, too."""
+    by = planted(name, monkeypatch)
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(focused(by, machine=ServedMachine), settings=FEW)

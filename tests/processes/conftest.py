@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from tests import fleets
+from tests.supervisors import Run
 
 
 @pytest.fixture(scope="session")
@@ -25,3 +27,26 @@ def fleet(founded: Path, tmp_path: Path) -> Iterator[fleets.Fleet]:
         made.audit()
     finally:
         made.end()
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Callable[..., Run]]:
+    """Supervisors for one test, none of which outlives it."""
+    runs: list[Run] = []
+
+    def make(**kwargs) -> Run:
+        folder = tmp_path / str(len(runs))
+        folder.mkdir()
+        runs.append(Run(folder, **kwargs))
+        return runs[-1]
+
+    yield make
+    for run in runs:
+        run.clear()
+    shutil.rmtree(tmp_path, ignore_errors=True)
+
+
+@pytest.fixture
+def run(make: Callable[..., Run]) -> Run:
+    """One of them."""
+    return make()

@@ -81,8 +81,9 @@ def test_a_healthy_store_has_no_fault(healthy):
     assert [finding for finding in findings if finding.level is not OK] == []
     assert not is_broken(findings)
     assert {finding.check for finding in findings} == {
-        "sqlite", "packages", "file_system", "disk", "permissions", "store", "revision", "journal", "pages", "wal",
-        "boards", "chain", "clock", "runs", "processes", "leases", "folders", "waits", "assignees", "sweeps",
+        "sqlite", "packages", "host", "file_system", "disk", "permissions", "store", "revision", "journal", "pages",
+        "wal", "boards", "chain", "append_only", "clock", "runs", "processes", "leases", "folders", "waits",
+        "assignees", "placement", "sweeps",
     }  # fmt: skip
 
 
@@ -349,6 +350,15 @@ def test_a_tail_that_is_not_chained_is_an_error(healthy, change, text):
     finding = one(healthy, "chain")
     assert (finding.level, finding.try_) == (ERROR, "ledger replay")
     assert text in finding.text
+
+
+def test_a_log_that_could_be_changed_is_an_error(healthy):
+    """Somebody took away what refuses it, and put nothing else right."""
+    assert_ok(healthy, "append_only")
+    sql(healthy, "DROP TRIGGER events_no_delete")
+    finding = one(healthy, "append_only")
+    assert (finding.level, finding.try_) == (ERROR, "ledger replay, then ledger backup FILE and ledger restore FILE")
+    assert finding.text.startswith("the trigger events_no_delete is missing: the log could be changed")
 
 
 def test_only_the_tail_is_chained_again(healthy, monkeypatch):
@@ -641,6 +651,34 @@ def test_the_worker_of_a_card_in_review_is_its_reviewer(healthy):
     healthy.board.review(card, run=granted.run, lock=granted.lock)
     finding = one(healthy, "assignees")
     assert f"nobody is to do {card}" in finding.text
+
+
+def test_this_hosts_name_and_id_are_told(healthy):
+    """So that somebody can place a card or an assignee on it."""
+    here = healthy.board.host
+    assert one(healthy, "host").text == (
+        f"this is {here.name}, its id is {here.id}: --host and hosts = […] take either"
+    )
+
+
+@pytest.mark.parametrize("placed", ["the card", "its assignee"])
+def test_a_card_that_is_placed_elsewhere_is_named(healthy, placed):
+    """A sweep here will never start it; where another host sweeps, that is as it should be."""
+    healthy.staff({"w": {"command": sh("true"), **({"hosts": ["gpu1", "gpu2"]} if placed == "its assignee" else {})}})
+    card = healthy.create(host="gpu1" if placed == "the card" else None)
+    on = "gpu1" if placed == "the card" else "gpu1 or gpu2"
+    finding = one(healthy, "placement")
+    assert (finding.level, finding.text) == (WARNING, f"{card} can start on {on} alone, not on this host")
+    sql(healthy, "UPDATE sweeps SET host = 'another'")
+    assert one(healthy, "placement").level is INFO
+
+
+def test_a_card_that_is_placed_here_is_not_named(healthy):
+    """By this host's name or its id."""
+    here = healthy.board.host
+    healthy.staff({"w": {"command": sh("true"), "hosts": ["gpu1", here.name]}})
+    healthy.create(host=here.id)
+    assert_ok(healthy, "placement")
 
 
 def test_a_sweep_that_does_not_come_is_named(fleet):

@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-import ledger.database
+import ledger.sqlite
 from kanban.folders import make_private
 from ledger.database import sqlite_module
 from tests import fleets
@@ -27,10 +27,10 @@ SECTOR = 512
 WAL_HEADER, FRAME_HEADER = 32, 24
 SPY = """
 import contextlib, json, os, subprocess, time
-import ledger.database
+import ledger.sqlite
 
 def spy(folder):
-    gate = ledger.database.gate
+    gate = ledger.sqlite.gate
 
     @contextlib.contextmanager
     def copying(path, *, timeout):
@@ -41,7 +41,7 @@ def spy(folder):
             os.mkdir(to, 0o700)
             subprocess.run(["cp", store, store + "-wal", to], check=True)
 
-    ledger.database.gate = copying
+    ledger.sqlite.gate = copying
 """
 """Copies the store after each commit, while the gate is still held; by `cp`, for closing the file drops its locks."""
 SWEEPING = """
@@ -110,7 +110,7 @@ def story(founded, tmp_path_factory):
     folder = make_private(fleet.home.parent / "copies")
     names = {}
     exec(SPY, names)  # the same words as in the other processes
-    gate = ledger.database.gate
+    gate = ledger.sqlite.gate
     try:
         fleet.staff(STAFF, max_running=20)
         fleet.board.columns()
@@ -122,14 +122,14 @@ def story(founded, tmp_path_factory):
             told, _ = sweep.communicate(timeout=fleets.PATIENCE)
             assert (sweep.returncode, bool(told)) == (0, True)
             acknowledged += [tuple(json.loads(line)) for line in told.splitlines()]
-        ledger.database.gate = gate
+        ledger.sqlite.gate = gate
         copies = [_read(each) for each in sorted(folder.iterdir())]
         log = {event.position: event.hash for event in fleet.board.events()}
         cards = [card["id"] for card in fleet.board.tasks(limit=None)["tasks"]]
         fleet.audit()
         yield Story(copies, [copy.head() for copy in copies], acknowledged, log, cards)
     finally:
-        ledger.database.gate = gate
+        ledger.sqlite.gate = gate
         fleet.end()
         shutil.rmtree(folder)
 

@@ -1,44 +1,27 @@
 """The supervisor as real processes: gate, group, log, trailer and exit record (RULES §6, §7.7)."""
 
-import contextlib
 import json
 import os
 import resource
 import runpy
 import shlex
-import shutil
 import signal
 import stat
 import subprocess
-import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-SUPERVISE = Path(__file__).parents[2] / "kanban" / "worker" / "supervise.py"
-PYTHON = [sys.executable, "-I", "-S"]
+from tests.supervisors import MIB, PYTHON, SUPERVISE, TASK, names, script, wait_until
+
 LOADED = f"""
 import os, sys, time, _signal, _thread
 before, module = set(sys.modules), {{"__name__": "supervise"}}
 exec(compile(open({str(SUPERVISE)!r}).read(), "supervise", "exec"), module)
 """
 HEAD = 1024 * 1024
-MIB = 1024 * 1024
-TASK = "t_1a2b3c"
-
-
-def wait_until(true: Callable[[], object], *, seconds: float = 20) -> None:
-    """Poll *true*; a deadline that passes is the test's failure."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "deadline passed"
-        time.sleep(0.005)
-
-
-def names(folder: Path) -> list[str]:
-    return sorted(file.name for file in folder.iterdir())
 
 
 def numbered(count: int) -> bytes:
@@ -48,127 +31,6 @@ def numbered(count: int) -> bytes:
 def numbers(count: int) -> list[str]:
     """A command that says what numbered() returns."""
     return script(f"import sys\nfor n in range({count}): sys.stdout.write('%09d\\n' % n)\n")
-
-
-def script(text: str) -> list[str]:
-    return [*PYTHON, "-c", text]
-
-
-class Run:
-    """One supervisor with a gate, a run folder and a workspace of its own."""
-
-    def __init__(
-        self, folder: Path, *, limit: int = 20 * MIB, task: str = TASK, preexec: Callable[[], object] | None = None
-    ):
-        self.folder, self.workspace = folder / "run", folder / "workspace"
-        self.folder.mkdir()
-        self.workspace.mkdir()
-        self._limit, self._task, self._preexec = limit, task, preexec
-        self._gate = -1
-
-    def spawn(self, *command: str, program: tuple[str | Path, ...] = (SUPERVISE,)) -> None:
-        """Start the supervisor; it waits at its gate."""
-        end, self._gate = os.pipe()
-        arguments = [self.folder, self._task, 3, end, self._limit, self.workspace, "--", *command]
-        self.process = subprocess.Popen(
-            [*PYTHON, *program, *map(str, arguments)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            start_new_session=True,
-            pass_fds=[end],
-            preexec_fn=self._preexec,  # noqa: PLW1509 - no threads here, and limits cannot be set otherwise
-        )
-        os.close(end)
-
-    def start(self, *command: str) -> None:
-        """Start the supervisor and open its gate."""
-        self.spawn(*command)
-        self.open()
-
-    def open(self, byte: bytes = b"g") -> None:
-        os.write(self._gate, byte)
-        self.shut()
-
-    def shut(self) -> None:
-        if self._gate >= 0:
-            os.close(self._gate)
-            self._gate = -1
-
-    def wait(self) -> int:
-        return self.process.wait(timeout=60)
-
-    def complete(self, *command: str) -> int:
-        self.start(*command)
-        return self.wait()
-
-    def signal(self, number: int) -> None:
-        """What a stop does: the whole group hears it."""
-        os.killpg(self.process.pid, number)
-
-    def at_gate(self) -> bool:
-        """The thread that watches the gate is the last thing before the wait."""
-        return len(names(Path(f"/proc/{self.process.pid}/task"))) == 2
-
-    def says(self, words: bytes) -> Callable[[], bool]:
-        return lambda: (self.folder / "log").exists() and words in self.log
-
-    @property
-    def log(self) -> bytes:
-        return (self.folder / "log").read_bytes()
-
-    @property
-    def output(self) -> bytes:
-        """The log without its trailer, which must be its last line."""
-        *_, last = self.log.splitlines(keepends=True)
-        assert last.startswith(b"[kanban-worker-exit] rc=")
-        assert last.endswith(b" run=3\n")
-        return self.log[: -len(last)]
-
-    @property
-    def trailer(self) -> bytes:
-        return self.log.splitlines()[-1]
-
-    @property
-    def record(self) -> dict[str, object]:
-        return json.loads((self.folder / "exit.json").read_text())
-
-    @property
-    def end(self) -> tuple[object, object]:
-        return self.record["code"], self.record["signal"]
-
-    def clear(self) -> None:
-        self.shut()
-        with contextlib.suppress(ProcessLookupError):
-            self.signal(signal.SIGKILL)
-        self.process.wait(timeout=20)
-        assert self.process.stderr is not None
-        self.process.stderr.close()
-
-    def complaint(self) -> str:
-        assert self.process.stderr is not None
-        return self.process.stderr.read().decode()
-
-
-@pytest.fixture
-def make(tmp_path: Path) -> Iterator[Callable[..., Run]]:
-    runs: list[Run] = []
-
-    def make(**kwargs) -> Run:
-        folder = tmp_path / str(len(runs))
-        folder.mkdir()
-        runs.append(Run(folder, **kwargs))
-        return runs[-1]
-
-    yield make
-    for run in runs:
-        run.clear()
-    shutil.rmtree(tmp_path, ignore_errors=True)
-
-
-@pytest.fixture
-def run(make) -> Run:
-    return make()
 
 
 # --- how a run ends -------------------------------------------------------------------------------------------------

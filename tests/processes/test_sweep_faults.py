@@ -3,8 +3,10 @@
 import pytest
 
 import kanban.claims
+import kanban.starting
 from kanban.desk import Desk
 from kanban.refusals import NotClaimable
+from ledger.errors import StoreBusy, StoreDenied, StoreFull, StoreMissing, StoreMoved, StoreUnreachable
 from tests.fleets import sh
 
 
@@ -47,6 +49,29 @@ def test_no_signal_is_sent_without_the_event_that_must_stand_before_it(fleet, mo
     assert [error["task"] for error in tick.errors] == [card]
     assert tick.stopped == []
     assert fleet.workers(card)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [StoreBusy("held"), StoreDenied("no"), StoreFull("full"), StoreMissing("x"), StoreMoved("y"), StoreUnreachable("")],
+    ids=lambda fault: fault.code,
+)
+def test_a_fault_of_the_store_while_a_worker_is_started_is_charged_to_no_card(fleet, monkeypatch, fault):
+    """§6: nothing was wrong with the spawn: no record 127; the claim ends as interrupted once its grace is over."""
+    fleet.staff({"w": {"command": sh("exit 75")}})
+    card = fleet.create()
+
+    def away(*_):
+        raise fault
+
+    with monkeypatch.context() as broken:
+        broken.setattr(kanban.starting, "prompt_card", away)
+        with pytest.raises(type(fault)):
+            fleet.board.sweep()
+    assert not (fleet.folder(card) / "exit.json").exists()
+    fleet.clock.advance(31)
+    fleet.sweep(most=0)
+    assert (fleet.runs(card)[0]["outcome"], fleet.counters(card)) == ("interrupted", (0, 0, 0, 1))
 
 
 def test_a_claim_by_hand_waits_for_a_worker_that_ended_its_run_after_the_look(fleet, monkeypatch):

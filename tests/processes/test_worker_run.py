@@ -1,6 +1,7 @@
 """`ledger worker run`: a worker in the foreground, booked as a sweep would book it, whoever is first (RULES §6–8)."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -11,7 +12,8 @@ import pytest
 from kanban.starting import start
 from kanban.worker import attend
 from kanban.worker.ears import hearing
-from ledger.errors import StoreBusy
+from ledger.clock import SECOND
+from ledger.errors import StoreBusy, StoreFault, StoreUnreachable
 from tests import hasty
 from tests.fleets import sh, until
 
@@ -493,6 +495,28 @@ def test_a_signal_is_handed_on_while_the_store_is_busy(fleet, attendant, monkeyp
             until(lambda: not fleet.members(card))
         until(lambda: attending._is_over(ears))
     assert ended(fleet, card) == [("interrupted", None, signal.SIGTERM)]
+
+
+def test_an_end_is_kept_for_a_server_that_is_away_for_a_moment(fleet, attendant, monkeypatch):
+    """A restart of the server between two looks: whoever waits books the end when it is back."""
+    attending, card = attendant
+
+    def away(*_):
+        raise StoreUnreachable("no answer")
+
+    until(lambda: len(fleet.members(card)) > 1)
+    os.killpg(fleet.supervisor(card), signal.SIGKILL)
+    with hearing() as ears:
+        with monkeypatch.context() as patched:
+            patched.setattr(attend, "looking", away)
+            until(lambda: not fleet.members(card))
+            assert attending._is_over(ears) is False
+            now = attend.uptime
+            patched.setattr(attend, "uptime", lambda: now() + 15 * SECOND)
+            with pytest.raises(StoreFault, match="has ended and is not booked"):
+                attending._is_over(ears)
+        until(lambda: attending._is_over(ears))
+    assert ended(fleet, card) == [("crashed", None, None)]
 
 
 def test_without_its_store_a_run_goes_on_until_its_lease_is_over(fleet, attended):

@@ -188,7 +188,7 @@ def test_without_a_store_nothing_is_proved_and_none_is_made(unbound, tmp_path):
     """Neither the file nor what SQLite keeps beside one."""
     folder = tmp_path / "empty"
     folder.mkdir()
-    for url in (f"sqlite:///{folder}/none.db", f"sqlite:///{folder}/no/such.db", "postgresql://h/d", "nonsense", ""):
+    for url in (f"sqlite:///{folder}/none.db", f"sqlite:///{folder}/no/such.db", "mysql://h/d", "nonsense", ""):
         proof = prove(replace(unbound.carrier, database=url), unbound.lease_until, unbound.identity)
         assert lost(proof) == Reason.NO_STORE
     assert list(folder.iterdir()) == []

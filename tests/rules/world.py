@@ -114,6 +114,9 @@ class WorldView:
     def completion(self, task: str) -> Recorded | None:
         return next((event for event in reversed(self.of(task)) if event.kind == "completed"), None)
 
+    def redacts(self, event: Recorded) -> bool:
+        return any(each.kind == "redacted" and each.facts["redacts"] == event.position for each in self.log)
+
     def created_with(self, key: str) -> Recorded | None:
         born = (event for event in self.log if event.kind == "created")
         return next((event for event in born if event.facts["key"] == key), None)

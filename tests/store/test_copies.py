@@ -11,6 +11,9 @@ from ledger.database import reading, sqlite_module, writing
 from ledger.errors import StoreBusy, StoreFault, StoreFull
 from ledger.store import read_board
 from tests import given, ledgers
+from tests.engines import on
+
+pytestmark = on("sqlite")
 
 
 @pytest.fixture

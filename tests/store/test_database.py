@@ -5,10 +5,11 @@ from __future__ import annotations
 import signal
 import threading
 
+import psycopg
 import pytest
 from pydantic import ValidationError
 from sqlalchemy import text
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from ledger import database, gate
 from ledger.errors import (
@@ -18,6 +19,7 @@ from ledger.errors import (
     StoreFull,
     StoreMissing,
     StoreReplaced,
+    StoreUnreachable,
     StoreUnsupported,
     WrongExpectedVersion,
 )
@@ -25,6 +27,8 @@ from ledger.store import head
 from ledger.upgrade import open_store
 from projections.replay import replay
 from tests import given, ledgers
+from tests.audits import outside
+from tests.engines import on
 
 # Addresses
 
@@ -56,6 +60,7 @@ def test_a_file_of_one_byte_is_not_taken_for_an_empty_store(tmp_path, create):
 # Files that change under an open store
 
 
+@on("sqlite")
 def test_a_store_that_was_taken_away_does_not_come_back_empty(store):
     """Before the first connection of an engine: SQLite would make a new file."""
     store.engine.dispose()
@@ -66,6 +71,7 @@ def test_a_store_that_was_taken_away_does_not_come_back_empty(store):
     assert not store.path.exists()
 
 
+@on("sqlite")
 @pytest.mark.parametrize("transaction", [database.reading, database.writing])
 def test_a_store_that_was_removed_while_it_was_open_is_missed(store, transaction):
     """What would be written to it nobody would ever read."""
@@ -75,6 +81,7 @@ def test_a_store_that_was_removed_while_it_was_open_is_missed(store, transaction
         pytest.fail("the file is gone")
 
 
+@on("sqlite")
 @pytest.mark.parametrize("transaction", [database.reading, database.writing])
 def test_a_store_that_was_replaced_while_it_was_open_is_told(store, template, tmp_path, transaction):
     """A restore put another file there: start this command again."""
@@ -86,9 +93,22 @@ def test_a_store_that_was_replaced_while_it_was_open_is_told(store, template, tm
     assert caught.value.remedy == "start this command again"
 
 
+@on("postgresql")
+@pytest.mark.parametrize("transaction", [database.reading, database.writing])
+def test_a_database_that_was_dropped_while_it_was_open_is_missed(store, transaction):
+    """Its connections are cut, and there is none to connect to."""
+    store.read()
+    address = store.engine.url.set(drivername="postgresql", database="postgres")
+    with psycopg.connect(address.render_as_string(hide_password=False), autocommit=True) as tx:
+        tx.execute(f"DROP DATABASE {store.engine.url.database} WITH (FORCE)")
+    with pytest.raises(StoreMissing, match="does not exist"), transaction(store.engine):
+        pytest.fail("there is nothing to open")
+
+
 # Faults inside a store
 
 
+@on("sqlite")  # PostgreSQL's column takes nothing else
 def test_a_revision_that_is_no_text_is_damage(store):
     """Not a newer or an older store."""
     store.sql("UPDATE alembic_version SET version_num = x'00ff'")
@@ -99,17 +119,13 @@ def test_a_revision_that_is_no_text_is_damage(store):
 
 def test_a_board_without_its_head_is_damage_and_not_an_unknown_board(store):
     """Founding it anew would end its log."""
-    store.sql("PRAGMA foreign_keys=OFF")
     store.engine.dispose()
-    other = database.sqlite_module().connect(store.path)
-    other.execute("DROP TRIGGER boards_no_delete")
-    other.execute("DELETE FROM boards")
-    other.commit()
-    other.close()
+    outside(store, "DELETE FROM boards")
     with pytest.raises(StoreDamaged, match="'b' has a log and no head"), database.reading(store.engine) as tx:
         head(tx, "b")
 
 
+@on("sqlite")
 def test_text_that_is_none_is_damage(store):
     """Bytes that are no UTF-8, where a text should be."""
     store.append(given.created())
@@ -118,6 +134,7 @@ def test_text_that_is_none_is_damage(store):
         tx.execute(text("SELECT lane FROM tasks")).all()
 
 
+@on("sqlite")
 def test_a_broken_schema_that_cannot_even_be_told_is_damage(store):
     """What SQLite itself says of it is no UTF-8 either."""
     store.engine.dispose()
@@ -130,6 +147,7 @@ def test_a_broken_schema_that_cannot_even_be_told_is_damage(store):
         head(tx, "b")
 
 
+@on("sqlite")
 def test_a_file_whose_last_page_was_cut_short_is_damage(store):
     """SQLite reads what is missing as zeros, and says nothing."""
     store.append(given.created(body="x" * 9_000))
@@ -146,11 +164,7 @@ def test_facts_that_are_no_json_are_a_divergence_of_their_card(store, facts):
     store.append(given.created())
     store.append(given.created(), task="t_b")
     store.engine.dispose()
-    other = database.sqlite_module().connect(store.path)
-    other.execute("DROP TRIGGER events_no_update")
-    other.execute(f"UPDATE events SET facts = {facts} WHERE position = 2")
-    other.commit()
-    other.close()
+    outside(store, f"UPDATE events SET facts = {facts} WHERE position = 2")
     verdict = replay(store.engine, "b")
     assert {found.position for found in verdict.divergences if found.task == "t_a"} == {2}
     assert verdict.events == 3
@@ -183,6 +197,7 @@ def test_a_part_that_is_refused_is_undone_and_the_rest_stands(store):
     assert [event.task for event in store.read()] == ["", "t_a", "t_d"]
 
 
+@on("sqlite")
 def test_a_row_that_holds_no_text_is_the_fault_of_its_part_alone(store):
     """The store goes on: the other cards of a tick are not that card's."""
     store.append(given.created())
@@ -194,6 +209,23 @@ def test_a_row_that_holds_no_text_is_the_fault_of_its_part_alone(store):
     assert [event.task for event in store.read()] == ["", "t_a", "t_b"]
 
 
+def put_and_fail(tx, store, task):
+    """A part of *tx* that appends a card, and then says what no database understands."""
+    with database.savepoint(tx):
+        put(tx, store, task)
+        tx.exec_driver_sql("SELECT nothing FROM")
+
+
+def test_a_statement_that_fails_is_the_fault_of_its_part_alone(store):
+    """What the part had written is undone, and the rest stands: also where a fault breaks a whole transaction."""
+    with database.writing(store.engine) as tx:
+        put(tx, store, "t_a")
+        with pytest.raises(DBAPIError):
+            put_and_fail(tx, store, "t_b")
+        put_in_part(tx, store, "t_c")
+    assert [event.task for event in store.read()] == ["", "t_a", "t_c"]
+
+
 def on_a_full_disk(store):
     """Go on after a part that met a full disk, as if it were a card's own fault."""
     with database.writing(store.engine) as tx:
@@ -203,11 +235,28 @@ def on_a_full_disk(store):
         put_in_part(tx, store, "t_b", body="x" * 100_000)
 
 
+@on("sqlite")
 def test_a_full_disk_in_a_part_ends_the_whole(store):
     """SQLite has rolled everything back by then: what came after would stand alone."""
     with pytest.raises(StoreFull):
         on_a_full_disk(store)
     store.engine.dispose()
+    assert [event.task for event in store.read()] == [""]
+
+
+def in_a_lost_connection(store):
+    """Go on after a part whose connection was cut, as if it were a card's own fault."""
+    with database.writing(store.engine) as tx:
+        put(tx, store, "t_a")
+        with database.savepoint(tx):
+            tx.exec_driver_sql("SELECT pg_terminate_backend(pg_backend_pid())")
+
+
+@on("postgresql")
+def test_a_lost_connection_in_a_part_ends_the_whole(store):
+    """The server has rolled everything back by then; the next transaction has another connection."""
+    with pytest.raises(StoreUnreachable):
+        in_a_lost_connection(store)
     assert [event.task for event in store.read()] == [""]
 
 

@@ -9,6 +9,7 @@ from ledger.memory import Memory
 from ledger.store import head
 from projections import leases
 from tests import given
+from tests.engines import on
 
 
 class Reader:
@@ -39,9 +40,16 @@ def reader(store):
     return found
 
 
+@on("sqlite")
 def test_a_store_that_stands_still_is_looked_at_once(reader):
     """Another tick finds what the last one did."""
     assert [reader(), reader(), reader.looks] == [(1, None), (1, None), 1]
+
+
+@on("postgresql")
+def test_a_server_is_asked_again_each_time(reader):
+    """It does not tell whether anybody has written: nothing is kept."""
+    assert [reader(), reader(), reader.looks] == [(1, None), (1, None), 3]
 
 
 def test_each_name_is_kept_for_itself(reader):

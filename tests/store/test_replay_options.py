@@ -8,7 +8,7 @@ from ledger.events import KINDS
 from ledger.recorded import valid
 from projections.compared import SHAPES, Comparison, rows
 from tests import given
-from tests.audits import audit, mend, named, outside
+from tests.audits import ZEROS, audit, mend, named, outside
 
 SKIPPED = "hashes and words were not looked at"
 
@@ -36,7 +36,7 @@ def test_without_the_chain_a_forged_hash_and_other_words_are_not_seen(board):
     """RULES §10: that is what the chain is for."""
     outside(
         board,
-        "UPDATE events SET hash = zeroblob(32) WHERE position = 21",
+        f"UPDATE events SET hash = {ZEROS} WHERE position = 21",
         "UPDATE words SET words = replace(words, 'Secret', 'Lie') WHERE position = 21",
     )
     assert audit(board, chain=False).divergences == ()

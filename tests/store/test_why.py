@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import random
+from itertools import count, product
+from pathlib import Path
 
 import pytest
 from sqlalchemy import insert
 
+from ledger import store as log
 from ledger.clock import rfc3339
 from ledger.database import reading, writing
-from ledger.errors import InvalidInput, UnknownTask
-from ledger.events import COUNTED, NEUTRAL
-from projections import tables
+from ledger.errors import InvalidInput, UnknownKind, UnknownTask
+from ledger.events import COUNTED, NEUTRAL, Actor
+from projections import clauses, tables
+from projections.asked import Asked
+from projections.proof import prove
+from projections.read_models import apply
 from projections.why import TOPICS, why
 from tests import given, ledgers
+from tests.audits import outside
 from tests.given import NOW, SECOND
+from tests.rules.remembered import Remembered
+from tests.rules.test_why_law import random_log
 
 LATER = NOW + 3_600 * SECOND
 COUNTERS = {
@@ -65,7 +75,7 @@ STATUSES = {
     ),
     "todo": (
         [given.created(parents=["t_p"])],
-        "waiting_on: t_p is ready, the link requires ok", [2], "ledger why t_p",
+        "waiting_on: t_p is ready, the link requires ok", [2], "ledger sweep",
     ),
     "scheduled": (
         [given.created(), given.scheduled(LATER), given.commented()],
@@ -103,7 +113,7 @@ def test_a_card_that_went_back_to_triage_rests_on_that_edit(store):
 def test_a_review_without_a_reviewer_says_so(store):
     """RULES §1, worker: none at all is held `no_assignee`."""
     store.append(given.created(), given.claimed(), given.review_requested(reviewer=None))
-    assert told(store) == [("it waits for its reviewer (none)", [4]), ("no_assignee: no sweep starts it", [])]
+    assert told(store) == [("it waits for its reviewer (none)", [4]), ("no_assignee: no sweep starts it", [4])]
 
 
 def test_a_running_card_names_its_process_and_who_wants_it_to_stop(store):
@@ -128,12 +138,16 @@ def family(store):
     return store
 
 
+LOG = "ledger log t_p --follow, or ledger stop t_p"
 WAITS = {
-    "it is open": ([], "ready", None, None, 2),
-    "it runs": ([given.claimed(), given.progressed()], "running", None, None, 4),
-    "it is held": ([given.blocked(1, "worker"), given.commented()], "blocked", None, "worker", 4),
+    "it is open": ([], "ready", None, None, 2, "ledger sweep"),
+    "it runs": ([given.claimed(), given.progressed()], "running", None, None, 4, LOG),
+    "it is held": (
+        [given.blocked(1, "worker"), given.commented()], "blocked", None, "worker", 4,
+        "ledger runs t_p, then ledger unblock t_p --reason …",
+    ),
     "it was held and runs again": (
-        [given.blocked(), given.unblocked(), given.claimed(), given.commented()], "running", None, None, 6,
+        [given.blocked(), given.unblocked(), given.claimed(), given.commented()], "running", None, None, 6, LOG,
     ),
 }  # fmt: skip
 
@@ -141,7 +155,7 @@ WAITS = {
 @pytest.mark.parametrize("name", WAITS)
 def test_a_parent_that_may_still_come_is_waited_for(family, name):
     """RULES §7.6, waiting_on: its status, its hold, and the event that it rests on."""
-    story, status, outcome, hold, position = WAITS[name]
+    story, status, outcome, hold, position, remedy = WAITS[name]
     if story:
         family.append(*story, task="t_p")
     answer = ask(family)
@@ -158,7 +172,7 @@ def test_a_parent_that_may_still_come_is_waited_for(family, name):
     ]
     stands = status if hold is None else f"{status}: {hold}"
     assert told(family) == [(f"waiting_on: t_p is {stands}, the link requires ok", [position])]
-    assert answer["try"] == "ledger why t_p"
+    assert answer["try"] == remedy
 
 
 DEAD = {
@@ -207,6 +221,143 @@ def test_the_ready_child_of_a_done_parent_waits_for_nobody(family):
     """RULES §3: satisfied, archived or not."""
     family.append(given.completed(None), given.archived(), task="t_p")
     assert (ask(family)["status"], ask(family)["waits_on"]) == ("ready", [])
+
+
+# What must happen first
+
+
+def stands(card, *parents, after=()):
+    """A card that waits for *parents*."""
+    return card, [given.created(parents=parents), *after]
+
+
+def tell(store, *cards):
+    """Append the stories of *cards*, in order."""
+    for card, story in cards:
+        store.append(*story, task=card)
+
+
+def chain(store, task="t_a", **more):
+    """The steps from the card to what must happen first, as (card, status, first word, positions)."""
+    steps = ask(store, task=task, **more)["chain"]
+    return [(step["task"], step["status"], step["text"].split(":")[0], step["positions"]) for step in steps]
+
+
+def test_a_chain_leads_to_what_must_happen_first(store):
+    """From parent to parent: the links, and where the last card stands; and the command that would move that one."""
+    tell(store, stands("t_c"), stands("t_b", "t_c"), stands("t_a", "t_b"))
+    store.append(given.blocked(), task="t_c")
+    assert chain(store) == [
+        ("t_a", "todo", "waiting_on", [4]),
+        ("t_b", "todo", "waiting_on", [3]),
+        ("t_c", "blocked", "operator; only a person lifts it", [5]),
+    ]
+    assert ask(store)["try"] == "ledger runs t_c, then ledger unblock t_c --reason …"
+
+
+ENDS = {
+    "ready": ((), "no sweep has looked at it since it became claimable", [2], "ledger sweep"),
+    "nobody's": (
+        (given.assigned(None),), "no_assignee: no sweep starts it", [2, 3], "ledger assign t_b NAME",
+    ),
+    "running": (
+        (given.claimed(),), "run 1 by builder is open", [3], "ledger log t_b --follow, or ledger stop t_b",
+    ),
+    "cooling": (
+        (given.claimed(), given.exited(1, "lost", not_before=NOW + 9_000_000_000)),
+        f"cooldown_until {rfc3339(NOW + 9_000_000_000)}", [4], "ledger unblock t_b",
+    ),
+    "failed": (
+        (given.completed(None, "fail"),), "it was completed with outcome fail", [3],
+        "ledger reopen t_b, or ledger unlink t_a t_b, or ledger link t_a t_b --require any",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ENDS)
+def test_a_chain_ends_with_why_that_card_stands_there(store, name):
+    """Its reason and its events, and the command that would move it, are those of `why` about that card."""
+    story, text, positions, remedy = ENDS[name]
+    tell(store, stands("t_b", after=story), stands("t_a", "t_b"))
+    end, answer = ask(store)["chain"][-1], ask(store)
+    assert (end["task"], end["text"], end["positions"], answer["try"]) == ("t_b", text, positions, remedy)
+
+
+def test_a_chain_that_ends_with_an_unknown_card_says_so(store):
+    """RULES §3: dead."""
+    tell(store, stands("t_b", "t_gone"), stands("t_a", "t_b"))
+    assert chain(store)[-1] == ("t_gone", "unknown", "there is no such card on this board", [])
+    assert ask(store)["try"] == "ledger unlink t_b t_gone"
+
+
+def test_what_nobody_will_ever_do_comes_first_and_the_others_are_named(store):
+    """A dead parent, then what waits for a person, then what a tick could start, then what runs: by what is urgent."""
+    story = {"t_9": [given.archived()], "t_8": [given.blocked()], "t_6": [], "t_5": [given.claimed()]}
+    tell(store, *(stands(card, after=after) for card, after in reversed(story.items())))
+    tell(store, ("t_7", [given.created(lane="triage")]), stands("t_b", "t_6", "t_5"))
+    tell(store, stands("t_a", "t_b", "t_8", "t_9", "t_7"))
+    answer = ask(store)
+    assert [step["task"] for step in answer["chain"]] == ["t_a", "t_9"]
+    assert answer["also"] == [
+        {"task": card, "status": status}
+        for card, status in [("t_8", "blocked"), ("t_7", "triage"), ("t_6", "ready"), ("t_5", "running")]
+    ]
+
+
+def test_of_two_things_as_urgent_the_nearer_comes_first(store):
+    """Then the one whose id is first."""
+    tell(store, stands("t_1"), stands("t_9"), stands("t_8"), stands("t_b", "t_1"), stands("t_a", "t_b", "t_9", "t_8"))
+    answer = ask(store)
+    assert answer["chain"][-1]["task"] == "t_8"
+    assert [other["task"] for other in answer["also"]] == ["t_9", "t_1"]
+
+
+def test_of_two_ways_to_a_card_the_shorter_is_told(store):
+    """The card that must move is named once."""
+    tell(store, stands("t_d"), stands("t_c", "t_d"), stands("t_b", "t_c", "t_d"), stands("t_a", "t_b", "t_c"))
+    assert [step["task"] for step in ask(store)["chain"]] == ["t_a", "t_b", "t_d"]
+    assert ask(store)["also"] == []
+
+
+def test_a_ring_is_told_whole_and_hangs_nothing(store):
+    """RULES §3: a ring already in a log must not hang a fold; somebody must take a link out of it."""
+    tell(store, stands("t_b", "t_c"), stands("t_c", "t_d"), stands("t_d", "t_b"), stands("t_a", "t_b"))
+    answer = ask(store)
+    assert [step["task"] for step in answer["chain"]] == ["t_a", "t_b", "t_c", "t_d"]
+    assert answer["chain"][-1]["text"] == "waiting_on: t_b is todo, the link requires ok"
+    assert (answer["also"], answer["try"]) == ([], "ledger unlink t_d t_b")
+    assert [step["task"] for step in ask(store, task="t_c")["chain"]] == ["t_c", "t_d", "t_b"]
+
+
+def test_a_ring_comes_before_what_could_start(store):
+    """Nothing in a ring can ever happen, whatever else is done."""
+    tell(store, stands("t_c"), stands("t_b", "t_b"), stands("t_a", "t_c", "t_b"))
+    answer = ask(store)
+    assert [step["task"] for step in answer["chain"]] == ["t_a", "t_b"]
+    assert (answer["also"], answer["try"]) == ([{"task": "t_c", "status": "ready"}], "ledger unlink t_b t_b")
+
+
+def test_a_ring_is_found_past_what_could_start(store):
+    """Only links between cards that wait for each other are in it."""
+    tell(store, stands("t_1"), stands("t_2", "t_1"), stands("t_c", "t_b", "t_2"), stands("t_b", "t_2", "t_c"))
+    tell(store, stands("t_a", "t_2", "t_b"))
+    assert [step["task"] for step in ask(store)["chain"]] == ["t_a", "t_b", "t_c"]
+    assert ask(store)["also"] == [{"task": "t_1", "status": "ready"}]
+
+
+def test_a_parent_that_was_put_away_under_a_hold_is_dead_and_not_held(store):
+    """RULES §3: the first match wins, and archived comes before blocked."""
+    tell(store, stands("t_p", after=[given.blocked(), given.archived()]), stands("t_a", "t_p"))
+    (wait,) = ask(store)["waits_on"]
+    assert (wait["status"], wait["hold"], wait["dead"], wait["position"]) == ("archived", None, True, 4)
+
+
+def test_only_a_waiting_card_has_a_chain(store):
+    """RULES §3: a hold comes before the parents; the parents are named all the same."""
+    tell(store, stands("t_b"), stands("t_a", "t_b", after=[given.blocked()]))
+    answer = ask(store)
+    assert (answer["chain"], answer["also"]) == ([], [])
+    assert [wait["parent"] for wait in answer["waits_on"]] == ["t_b"]
 
 
 # Holds
@@ -422,7 +573,7 @@ HELD = {
         f"scheduled_for {rfc3339(LATER)}", [3], "ledger schedule t_a TIME",
     ),
     "no assignee": (
-        [given.created(assignee=None)], "no_assignee: no sweep starts it", [], "ledger assign t_a NAME",
+        [given.created(assignee=None)], "no_assignee: no sweep starts it", [2], "ledger assign t_a NAME",
     ),
     "nothing": (
         [given.created()], "no sweep has looked at it since it became claimable", [], "ledger sweep",
@@ -471,7 +622,8 @@ def test_a_pause_of_somebody_else_holds_nobody(store, kind, name):
     """Neither another worker's nor another host's."""
     store.append(given.created(host="node-1"))
     store.append(given.paused(kind, name))
-    assert told(store, "held") == [("no sweep has looked at it since it became claimable", [])]
+    waits = "it is placed on node-1, and no sweep there has looked at it since it became claimable"
+    assert told(store, "held") == [(waits, [])]
 
 
 @pytest.mark.parametrize(
@@ -512,6 +664,221 @@ def test_a_card_that_nobody_could_start_is_not_held(store, status):
     assert told(store, "held") == []
 
 
+# Proofs: their law is tried in tests/rules/test_why_law.py
+
+
+def proved(store, topic, **more):
+    """The one proof: its value, rule and clause, and the positions of its events."""
+    (proof,) = ask(store, topic, **more)["proof"]
+    return proof["value"], proof["rule"], proof["clause"], [event["position"] for event in proof["events"]]
+
+
+def test_a_proof_names_the_value_the_clause_and_the_events(store):
+    """The row of the rules word for word, and of each event what it is."""
+    store.append(given.created(), *runs("crashed", "lost", "crashed"), given.budget_blocked(), given.commented())
+    value, rule, clause, positions = proved(store, "hold")
+    assert value == {
+        "cause": "failure_budget", "kind": None, "sticky": False, "count": 2, "limit": 2, "limit_source": "policy",
+        "position": 9, "counted": 2,
+    }  # fmt: skip
+    assert (rule, clause.split(" · ")[0], positions) == ("§5", "failure", [4, 8, 9])
+    assert ask(store, "failures")["proof"][0]["events"] == [
+        {"position": 4, "task": "t_a", "kind": "exited", "outcome": "crashed"},
+        {"position": 8, "task": "t_a", "kind": "exited", "outcome": "crashed"},
+    ]
+    assert proved(store, "status")[::3] == ("blocked", [9])
+    assert proved(store, "held")[::3] == (None, [])
+
+
+def test_what_counted_before_the_hold_still_proves_it_once_the_counters_are_gone(store):
+    """RULES §4: `assigned` to somebody else starts the counters from zero; the hold stands, and so does its reason."""
+    store.append(given.created(), *runs("crashed", "crashed"), given.budget_blocked(), given.assigned("other"))
+    assert proved(store, "hold")[3] == [4, 6, 7]
+    assert told(store, "hold")[0][1] == [4, 6, 7]
+    assert proved(store, "failures")[::3] == (0, [])
+
+
+def test_a_card_became_ready_by_the_event_that_let_it_go(store):
+    """Not by the last that was said of it; and a card that was born with a parent, by that one's completion."""
+    store.append(given.created(), *runs("crashed"), given.commented(), given.edited(priority=3))
+    store.append(given.created(), given.completed(None), task="t_p")
+    store.append(given.created(parents=["t_p"]), given.commented(), task="t_b")
+    assert proved(store, "status")[::3] == ("ready", [4])
+    assert proved(store, "status", task="t_b")[::3] == ("ready", [8, 9])
+
+
+HELD_BY = {
+    "paused": (
+        [given.assigned("other")], [given.paused("assignee", "other")],
+        {"reason": "paused", "scope": "assignee", "name": "other", "position": 4}, [3, 4],
+    ),
+    "at_capacity": (
+        [], [given.policy_changed(max_running=1), ("t_b", given.created()), ("t_b", given.claimed())],
+        {"reason": "at_capacity", "limit": 1, "position": 3}, [2, 3, 5],
+    ),
+    "at_capacity of two": (
+        [], [given.policy_changed(max_running=2), *(("t_b", each) for each in (given.created(), given.claimed())),
+             *(("t_c", each) for each in (given.created(), given.claimed(), given.progressed()))],
+        {"reason": "at_capacity", "limit": 2, "position": 3}, [2, 3, 5, 7],
+    ),
+    "cooldown_until": (
+        [given.claimed(), given.exited(1, "lost", not_before=LATER)], [],
+        {"reason": "cooldown_until", "until": rfc3339(LATER)}, [4],
+    ),
+    "claimable": ([given.claimed(), given.exited(1, "lost")], [], {"reason": "claimable"}, [2]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", HELD_BY)
+def test_what_keeps_a_card_is_proved_as_far_as_the_log_says_it(store, reason):
+    """RULES §7.6: beside what a sweep saw, which no event tells: unknown assignees, people, processes that end."""
+    mine, others, value, positions = HELD_BY[reason]
+    store.append(given.created(), *mine)
+    for each in others:
+        task, event = each if isinstance(each, tuple) else ("", each)
+        store.append(event, task=task)
+    keep(store, "unknown_assignee")
+    ((text, _),) = told(store, "held")
+    assert text.startswith(reason if reason in {"paused", "cooldown_until"} else "held by the sweep since")
+    found, _, _, places = proved(store, "held")
+    assert ({name: told for name, told in found.items() if told is not None}, places) == (value, positions)
+
+
+BORN = {
+    "in triage": ([given.created(lane="triage"), given.edited(lane="work")], [2, 3]),
+    "under a parent that was unlinked": ([given.created(parents=["t_p"]), given.unlinked("t_p", "ok")], [2, 3]),
+    "under a parent that was done": ([given.created(parents=["t_p"]), ("t_p", given.completed(None))], [2, 3]),
+    "under a parent that failed, which is enough now": (
+        [given.created(parents=["t_p"]), given.linked("t_p", "any"), ("t_p", given.completed(None, "fail"))], [2, 3, 4],
+    ),
+    "under a parent that was linked again as it was": (
+        [given.created(parents=["t_p"]), given.linked("t_p", "any"), ("t_p", given.completed(None))], [2, 4],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BORN)
+def test_what_a_card_was_born_with_and_what_took_it_away_belong_together(store, name):
+    """Its birth gave it its worker, so that it is needed; and then all that let it go."""
+    story, positions = BORN[name]
+    for each in (*story, given.claimed(), given.exited(1, "crashed")):
+        task, event = each if isinstance(each, tuple) else ("t_a", each)
+        store.append(event, task=task)
+    assert proved(store, "held")[::3] == ({**NOBODY, "reason": "claimable"}, positions)
+
+
+NOBODY = dict.fromkeys(("reason", "until", "scope", "name", "limit", "position"))
+
+
+def test_whose_a_parked_review_is_depends_on_its_lane(store):
+    """RULES §1, worker: in lane review the reviewer, and there is none."""
+    store.append(given.created(), given.claimed(), given.review_requested(reviewer=None), given.scheduled(NOW))
+    assert proved(store, "held")[::3] == ({**NOBODY, "reason": "no_assignee"}, [4])
+
+
+def test_a_pause_of_a_host_is_proved_by_the_cards_birth(store):
+    """Only `created` names the host; whoever has the card now does not matter."""
+    store.append(given.created(host="node-9"), given.assigned("other"), given.claimed(), given.exited(1, "crashed"))
+    store.append(given.paused("host", "node-9"))
+    paused = {"reason": "paused", "scope": "host", "name": "node-9", "position": 6}
+    assert proved(store, "held")[::3] == ({**NOBODY, **paused}, [2, 6])
+
+
+def test_of_many_parents_the_one_that_proves_the_wait_alone_is_named(store):
+    """A link that came after the card was taken out of triage needs nothing beside it."""
+    store.append(given.created(lane="triage", parents=["t_p"]), given.edited(lane="work"), given.linked("t_q"))
+    assert proved(store, "status")[::3] == ("todo", [4])
+
+
+@pytest.mark.parametrize(
+    "story", [[given.scheduled(LATER)], [given.claimed(), given.exited(1, "lost", not_before=LATER)]]
+)
+def test_a_time_keeps_a_card_until_that_very_instant(store, story):
+    """RULES §3: claimable at *t*: the time is at or before *t*."""
+    store.append(given.created(), *story)
+    found = [proved(store, "held", now=now)[0]["reason"] for now in (LATER - 1, LATER)]
+    assert found[0] != "claimable"
+    assert found[1] == "claimable"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_the_store_proves_what_a_log_in_memory_proves(store, seed):
+    """Read newest first, in pages, and only as far as it is needed: the same events."""
+    events, cards, now = random_log(seed)
+    with writing(store.engine) as tx:
+        for event in events[1:]:
+            actor = Actor(kind=event.actor_kind, name=event.actor_name, host=event.actor_host)
+            draft = given.draft(event.event(), task=event.task, actor=actor)
+            apply(tx, "b", log.append(tx, "b", [draft], expected=event.version - 1, at=event.at))
+    assert [event[1:7] for event in store.read()] == [event[1:7] for event in events]
+    for card, topic in product(cards, TOPICS):
+        proof = prove(topic, Remembered(events, card, now))
+        assert ask(store, topic, task=card, now=now)["proof"] == json.loads(json.dumps([proof.as_json()]))
+
+
+def test_of_a_long_life_no_more_is_read_than_the_answer_needs(store, monkeypatch):
+    """Newest first: eight hundred events before the last epoch cost nothing."""
+    numbers = count(1, step=2)
+    for _ in range(40):
+        life = [runs(*["crashed"] * 2, first=next(numbers)) for _ in range(5)]
+        store.append(*([given.created()] if not store.read()[1:] else []), *(event for part in life for event in part))
+        store.append(given.unblocked())
+    store.append(*runs("crashed", "crashed", first=1_000), given.budget_blocked())
+    taken = []
+    recorded = Asked._recorded
+    monkeypatch.setattr(Asked, "_recorded", lambda self, row: taken.append(row) or recorded(self, row))
+    assert len(proved(store, "hold")[3]) == 3
+    assert len(taken) < 20
+
+
+def test_a_counter_that_takes_many_pages_is_proved_whole(store):
+    """A limit may be large."""
+    store.append(given.policy_changed(failure_limit=500, attempt_limit=500))
+    store.append(given.created(), *runs(*["crashed", "lost"] * 150))
+    assert proved(store, "failures")[0] == len(proved(store, "failures")[3]) == 150
+
+
+@pytest.mark.parametrize(
+    ("column", "value", "topic"),
+    [("failures", 2, "failures"), ("archived", True, "status"), ("lane", "triage", "status")],
+)
+def test_what_is_stored_but_was_never_told_is_not_proved(store, column, value, topic):
+    """RULES §9: stored and log differ; the answer says so and names the audit instead of proving what is not so."""
+    store.append(given.created(), *runs("crashed"))
+    store.sql(f"UPDATE tasks SET {column} = :value", value=value)
+    answer = ask(store, topic)
+    assert answer["proof"] == []
+    assert answer["because"][0] == {
+        "text": f"what is stored of its {topic} is not what its log gives: ledger replay --task t_a",
+        "rule": "§9",
+        "positions": [],
+    }
+
+
+def test_a_kind_that_this_program_does_not_know_is_named_where_nothing_can_be_proved(store):
+    """RULES §2: never skipped in silence."""
+    store.append(given.created(), given.commented())
+    outside(store, "UPDATE events SET kind = 'promoted' WHERE position = 2")
+    with pytest.raises(UnknownKind):
+        ask(store)
+
+
+def plain(text):
+    """The rules without marks: cells of a row with a dot between them, one space for every gap."""
+    rows = [" · ".join(cell.strip() for cell in line.strip("|").split("|")) for line in text.splitlines()]
+    return " ".join(" ".join(rows).replace("`", "").replace("*", "").split())
+
+
+def test_every_clause_stands_in_the_rules_word_for_word():
+    """In the section that it names."""
+    _, *sections = (Path(__file__).parents[2] / "docs" / "rules.md").read_text().split("\n## ")
+    by_number = {f"§{section.split('.')[0]}": plain(section) for section in sections}
+    tables = [value for name, value in vars(clauses).items() if isinstance(value, dict) and name.startswith("_")]
+    found = [clause for table in tables for clause in table.values() if isinstance(clause, clauses.Clause)]
+    assert len(found) >= 25
+    assert [clause for clause in found if clause.words not in by_number[clause.rule.split(".")[0]]] == []
+
+
 # Topics
 
 
@@ -520,10 +887,11 @@ def test_a_topic_narrows_the_answer_and_not_what_stands_around_it(store, topic):
     """Status, waits and the next step are always there."""
     store.append(given.created())
     answer = ask(store, topic)
-    assert {name: answer[name] for name in answer if name != "because"} == {
-        "task": "t_a", "status": "ready", "waits_on": [], "try": "ledger sweep",
+    assert {name: answer[name] for name in answer if name not in {"because", "proof"}} == {
+        "task": "t_a", "status": "ready", "waits_on": [], "chain": [], "also": [], "try": "ledger sweep",
     }  # fmt: skip
     assert len(answer["because"]) == 1
+    assert [proof["about"] for proof in answer["proof"]] == [topic]
 
 
 def test_an_unknown_topic_is_refused_with_those_there_are(store):

@@ -1,0 +1,41 @@
+"""A board's log as its rows are stored, and the words that stand beside no event: what every check of it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from sqlalchemy import Connection, Select, func, null, outerjoin, select
+
+from ledger.schema import events, words
+from projections.divergence import Divergence
+
+_COLUMNS: Final = (
+    events.c.board, events.c.position, events.c.task, events.c.version, events.c.kind, events.c.schema, events.c.at,
+    events.c.actor_kind, events.c.actor_name, events.c.actor_host, events.c.run, events.c.outcome,
+    events.c.command_id, events.c.facts, events.c.words_digest, events.c.hash, words.c.salt, words.c.words,
+)  # fmt: skip
+CHAINED: Final = frozenset(column.name for column in _COLUMNS)
+"""Every column: what the chain covers, and the words."""
+
+
+def log_of(board: str, *, until: int | None = None, wanted: frozenset[str] = CHAINED) -> Select[Any]:
+    """The rows of a log, in order, up to *until*, their columns as those of `Recorded`; those not *wanted* are none."""
+    columns = [column if column.name in wanted else null() for column in _COLUMNS]
+    of_words = (events.c.board == words.c.board) & (events.c.position == words.c.position)
+    log = outerjoin(events, words, of_words) if "words" in wanted else events
+    query = select(*columns).select_from(log).where(events.c.board == board)
+    if until is not None:
+        query = query.where(events.c.position <= until)
+    return query.order_by(events.c.position)
+
+
+def stray_words(tx: Connection, board: str, worded: int, *, until: int | None = None) -> Iterator[Divergence]:
+    """Words at a position that has no event; looked for only where there are more than the *worded* events had."""
+    mine = words.c.board == board
+    up_to = mine if until is None else mine & (words.c.position <= until)
+    if tx.execute(select(func.count()).select_from(words).where(up_to)).scalar() == worded:
+        return
+    standing = select(events.c.position).where(events.c.board == board)
+    for (position,) in tx.execute(select(words.c.position).where(up_to, words.c.position.not_in(standing))):
+        yield Divergence(None, position, "§10 words", "words", None, "words without an event")
