@@ -20,7 +20,7 @@ test: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/pytest --cov --cov-report=term
+	$(BIN)/pytest -n auto --dist loadfile --cov --cov-report=term
 
 fix: $(STAMP)
 	$(BIN)/ruff check --fix .

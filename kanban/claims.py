@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -82,45 +82,55 @@ def seen_gone(tx: Connection, board: str, task: str | None, host: Host) -> froze
 
 
 def claim_all(
-    desk: Desk, asks: Iterable[HandClaim], actor: Actor, host: Host, gone: frozenset[Key] | None
+    desk: Desk, asks: Sequence[HandClaim], actor: Actor, host: Host, gone: frozenset[Key] | None
 ) -> list[Granted]:
-    """The claims of *asks*, as many as there are cards for; raises as `claim_by_hand` where that is none."""
-    found: list[Granted] = []
+    """Open a run for each of *asks*: one names its card, several want the next ones, as many as there are.
+
+    Raises `Taken`, `NotClaimable`, `Paused`, `NothingToDo` where none was granted. *gone* is what `seen_gone` saw, or
+    none where in this very transaction nothing `may_linger`.
+    """
+    earlier = _granted_before(desk, asks)
+    if earlier:
+        return earlier
+    task = asks[0].task
+    ending = frozenset() if gone is None else _ending_cards(desk, task, host, gone)
+    if task is not None:
+        return [_claim(desk, known(desk, task), asks[0], (actor, host), ending)]
+    return _claim_next(desk, asks, (actor, host), ending)
+
+
+def _granted_before(desk: Desk, asks: Iterable[HandClaim]) -> list[Granted]:
+    """What this very command was granted before its answer was lost: all of it, or nothing."""
+    found = []
     for ask in asks:
-        try:
-            found.append(claim_by_hand(desk, ask, actor, host, gone))
-        except NothingToDo:
-            if not found:
-                raise
+        event = None if ask.command_id is None else by_command(desk.tx, desk.board, ask.command_id)
+        if event is None:
             break
+        found.append(Granted(event.task, event.run or 0, ask.lock, event.facts["lease_until"]))
     return found
 
 
-def claim_by_hand(desk: Desk, ask: HandClaim, actor: Actor, host: Host, gone: frozenset[Key] | None) -> Granted:
-    """Open a run for the caller. Raises `Taken`, `NotClaimable`, `Paused`, `NothingToDo`; one transaction.
-
-    *gone* is what `seen_gone` saw, or none where in this very transaction nothing `may_linger`.
-    """
-    earlier = None if ask.command_id is None else by_command(desk.tx, desk.board, ask.command_id)
-    if earlier is not None and earlier.run is not None:
-        return Granted(earlier.task, earlier.run, ask.lock, earlier.facts["lease_until"])
-    ending = frozenset() if gone is None else _ending_cards(desk, ask.task, host, gone)
-    if ask.task is not None:
-        return _claim(desk, known(desk, ask.task), ask, (actor, host), ending)
+def _claim_next(desk: Desk, asks: Sequence[HandClaim], by: tuple[Actor, Host], ending: frozenset[str]) -> list[Granted]:
+    granted: list[Granted] = []
     refused: Paused | None = None
-    for task in _next(desk, ask, host):
+    for task in _next(desk, asks[0], by[1]):
         try:
-            return _claim(desk, task, ask, (actor, host), ending)
+            granted.append(_claim(desk, task, asks[len(granted)], by, ending))
         except Paused as pause:
             refused = refused or pause
         except (Ruled, Taken):
             continue
-    raise refused or NothingToDo(ask.assignee)
+        if len(granted) == len(asks):
+            break
+    if not granted:
+        raise refused or NothingToDo(asks[0].assignee)
+    return granted
 
 
 def _next(desk: Desk, ask: HandClaim, host: Host) -> Iterable[Task]:
     for task in snapshot.candidates(desk.rows, desk.board, desk.now, host.names):
         if ask.assignee is None or task.worker in {ask.assignee, None}:
+            desk.know_card(task)
             yield task
 
 

@@ -107,6 +107,10 @@ class Desk:
         self._tasks.clear()
         self._runs.clear()
 
+    def know_card(self, task: Task) -> None:
+        """Take *task*, read whole in this transaction, as it is stored."""
+        self._tasks.setdefault(task.id, task)
+
     def know(self, runs: Iterable[Run]) -> None:
         """Take *runs*, read whole in this transaction, as they are stored."""
         for run in runs:

@@ -258,11 +258,15 @@ def _is_past(here: Here, last_sign: int) -> bool:
 
 
 def _last_sign(policy: Policy, run: Run, lease: Lease | None = None) -> int:
-    """When a run was last known to be looked after: claim, binding, progress, beat or the renewal of its lease."""
+    """When a run was last known to be looked after: claim, binding, progress, beat or the renewal of its lease.
+
+    How long a renewal was is not kept: the shorter of today's leases and of its first one, so rather late than early.
+    """
     known = max(run.claimed_at, run.progress_at)
     if lease is None or lease.until <= run.lease_until:
         return known
-    return max(known, lease.last_beat or 0, lease.until - policy.lease * SECOND)
+    length = min(policy.lease * SECOND, run.lease_until - run.claimed_at)
+    return max(known, lease.last_beat or 0, lease.until - length)
 
 
 def _never_bound(now: int, policy: Policy, here: Here, run: Run, seen: Seen | None) -> Circumstance | None:

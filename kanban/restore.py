@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -151,8 +151,9 @@ def _switched(draft: Path, store: Path, kept: Path | None) -> Path | None:
             os.link(store, kept)
         for suffix in _OF_THE_STORE:
             part = Path(f"{store}{suffix}")
-            if part.exists() and part.stat().st_size:
-                part.replace(f"{kept or f'{store}.before-missing'}{suffix}")
+            with suppress(FileNotFoundError):  # there is none, or whoever had the store open has just folded it in
+                if part.stat().st_size:
+                    part.replace(f"{kept or f'{store}.before-missing'}{suffix}")
     except OSError as fault:
         raise StoreFull(f"{store} cannot be kept as {kept}: {fault.strerror}", remedy="restore elsewhere") from fault
     for suffix in BESIDE:

@@ -1,1 +1,1 @@
-"""Bringing a log in from a file. What it came from is never written to, and nothing is taken from it by itself."""
+"""Bringing in a log of ours, or the board of another system. What it came from is never written to, only read."""

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kanban.findings import counted
 from kanban.foreign.tables import number
-from kanban.importing.origin import Done, Held, Origin, Remark, Skipped, Source, text, told
+from kanban.importing.origin import Done, Held, Origin, Remark, Skipped, Source, plain, text, told
 from ledger.errors import StoreFault
 from ledger.recorded import parsed
 
@@ -51,7 +51,7 @@ def read_beads(name: str, lines: Iterable[bytes]) -> Source:
 
 def _issue(name: str, place: int, line: bytes) -> Issue:
     try:
-        found = parsed(line.decode("utf-8"))
+        found = plain(parsed(line.decode("utf-8")))
     except (ValueError, RecursionError):
         raise NoIssue(name, f"line {place} is no JSON") from None
     if not isinstance(found, dict):
@@ -71,7 +71,7 @@ def _card(issue: Issue) -> Origin:
         body=_body(issue),
         assignee=text(issue.get("assignee")),
         priority=_priority(issue),
-        parents=tuple(dict.fromkeys(_blocking(issue))),
+        parents=tuple(_blocking(issue)),
         labels=tuple(each for each in _list(issue, "labels") if isinstance(each, str)),
         end=_end(issue, status),
         released=status in {"in_progress", "hooked"},
@@ -105,7 +105,7 @@ def _end(issue: Issue, status: str) -> Done | Held | None:
 
 def _blocking(issue: Issue) -> Iterable[str]:
     for link in _links(issue):
-        if True:
+        if link["type"] == "blocks":
             yield link["depends_on_id"]
 
 

@@ -22,7 +22,7 @@ from kanban.commands import Decision
 from kanban.desk import Desk, again, at_desk, looking
 from kanban.failpoints import reach
 from kanban.findings import counted, listed
-from kanban.founding import check_board_name, found, found_at
+from kanban.founding import found, found_at
 from kanban.importing.order import parents_first
 from kanban.importing.origin import Origin, Progress, Skipped, Source
 from kanban.importing.page import Decider, Page
@@ -83,7 +83,6 @@ def bring(
     card here can say is skipped, and named.
     """
     operators_only(environ, "import")
-    check_board_name(at.board)
     if dry_run:
         with _foreseen(at, clock) as (engine, board_id):
             work = _Bringing(engine, at.board, source, _NOBODY, clock)

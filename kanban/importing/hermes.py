@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from kanban.findings import counted, listed
 from kanban.foreign.tables import Tables, number, opened
-from kanban.importing.origin import Done, Held, Origin, Remark, Skipped, Source, text, told
+from kanban.importing.origin import Done, Held, Origin, Remark, Skipped, Source, plain, text, told
 from ledger.clock import SECOND, rfc3339
 from ledger.recorded import parsed
 
@@ -148,6 +148,6 @@ def _json(value: Any) -> Any:
     if found is None:
         return None
     try:
-        return parsed(found)
+        return plain(parsed(found))
     except (ValueError, RecursionError):
         return found

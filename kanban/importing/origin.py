@@ -141,10 +141,14 @@ def text(value: Any) -> str | None:
 
 
 def plain(value: Any) -> Any:
-    """*value* as JSON can hold it."""
+    """*value* as JSON can hold it: of numbers only finite ones. Raises `RecursionError` for what is too deep."""
     match value:
         case bytes():
             return value.decode("utf-8", "replace")
+        case dict():
+            return {name: plain(each) for name, each in value.items()}
+        case list():
+            return [plain(each) for each in value]
         case float() if not math.isfinite(value):
             return str(value)
         case _:

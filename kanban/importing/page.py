@@ -12,7 +12,7 @@ from kanban.desk import Desk
 from kanban.importing.order import Rings
 from kanban.importing.origin import Done, Held, Origin, Skipped
 from ledger import ids
-from ledger.errors import InvalidInput, Refusal
+from ledger.errors import InvalidInput
 from ledger.events import Actor
 from ledger.recorded import Draft
 from projections.graph import dead, satisfied
@@ -63,8 +63,8 @@ class Decider:
         for card, task in zip(cards, sorted(ids.task_id() for _ in cards), strict=True):
             try:
                 self._card(card, task)
-            except (InvalidInput, Refusal) as fault:
-                self._page.skipped.append(Skipped(card.id, fault.message.replace(task, card.id)))
+            except InvalidInput as fault:
+                self._page.skipped.append(Skipped(card.id, fault.message))
         return self._page
 
     def _card(self, card: Origin, task: str) -> None:

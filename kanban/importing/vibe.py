@@ -21,6 +21,8 @@ _NEEDED: Final = ("projects", "tasks")
 _COLUMNS: Final = ("id", "project_id", "title", "status")
 _ATTEMPTS: Final = ("task_attempts", "workspaces")
 """Its table of attempts, by its old name and by the newer one."""
+_UUID: Final = 16  # bytes
+_IDS: Final = frozenset({"id", "project_id", "task_id"})
 _CARRIED: Final = frozenset({"id", "title", "description"})
 Row = dict[str, Any]
 
@@ -56,7 +58,7 @@ def _check_columns(path: Path, rows: list[Row]) -> None:
         raise NoForeignBoard(path, f"its table tasks has no column {listed(missing)}")
 
 
-def _card(row: Row, names: Mapping[str, str | None], attempts: Mapping[str, list[Row]]) -> Origin:
+def _card(row: Row, names: Mapping[str | None, str | None], attempts: Mapping[str | None, list[Row]]) -> Origin:
     status = text(row["status"]) or ""
     tried = [told(each, but=frozenset({"task_id"})) for each in attempts.get(row["id"], ())]
     return Origin(
@@ -82,23 +84,23 @@ def _end(status: str) -> Done | Held | None:
             return Held(f"its status in Vibe Kanban is {status or 'missing'}", status or None)
 
 
-def _by_task(rows: Iterable[Row]) -> Mapping[str, list[Row]]:
-    found: dict[str, list[Row]] = defaultdict(list)
+def _by_task(rows: Iterable[Row]) -> Mapping[str | None, list[Row]]:
+    found: dict[str | None, list[Row]] = defaultdict(list)
     for row in map(_named, rows):
-        found[row.get("task_id", "")].append(row)
+        found[row.get("task_id")].append(row)
     return dict(found)
 
 
 def _named(row: Row) -> Row:
     """*row* with its ids as people write them: they are kept as 16 bytes."""
-    return {name: _id(value) if isinstance(value, bytes) else value for name, value in row.items()}
+    return {name: _id(value) if name in _IDS or isinstance(value, bytes) else value for name, value in row.items()}
 
 
-def _id(value: Any) -> str:
-    return str(UUID(bytes=value)) if isinstance(value, bytes) and len(value) == 16 else text(value) or ""  # noqa: PLR2004 – a UUID's
+def _id(value: Any) -> str | None:
+    return str(UUID(bytes=value)) if isinstance(value, bytes) and len(value) == _UUID else text(value)
 
 
-def _notes(names: Mapping[str, str | None], *, live: bool) -> Iterable[str]:
+def _notes(names: Mapping[str | None, str | None], *, live: bool) -> Iterable[str]:
     if live:
         yield "somebody was at work on that board: what it wrote after it was copied is not here"
     if len(names) > 1:

@@ -104,10 +104,14 @@ def test_issues_that_cannot_be_read_are_missing(bare, tmp_path):
 
 def test_odd_issues_come_in_as_far_as_they_say_something(ledger, tmp_path):
     """Fields of another type are as if they were not there; a key that nobody knows stands in the note."""
-    odd = {"id": "x", "title": "odd", "status": 7, "priority": "high", "labels": "red", "dependencies": [3, {}],
-           "comments": [{}, 4], "assignee": None, "rig": {"deep": [1.5, True]}}  # fmt: skip
+    odd = {"id": "x", "title": "odd", "status": 7, "priority": "high", "labels": ["red", 7],
+           "comments": [{}, 4], "assignee": None, "rig": {"deep": [1.5, True, float("inf")]},
+           "dependencies": [3, {}, {"depends_on_id": "y"}, {"depends_on_id": "y"},
+                            {"issue_id": "z", "depends_on_id": "z"}]}  # fmt: skip
     (tmp_path / "issues.jsonl").write_text(json.dumps(odd))
-    assert brought(ledger, "beads", tmp_path / "issues.jsonl")["tasks"] == 1
+    made = brought(ledger, "beads", tmp_path / "issues.jsonl")
+    assert (made["tasks"], made["notes"]) == (1, ["x does not wait for y: it is not here"])
     shown = by_title(ledger)["odd"]
     assert (shown["task"]["status"], shown["task"]["hold"]["kind"], shown["task"]["priority"]) == ("blocked", "7", 0)
-    assert note(shown, "beads")["rig"] == {"deep": [1.5, True]}
+    assert shown["task"]["labels"] == ["red"]
+    assert note(shown, "beads")["rig"] == {"deep": [1.5, True, "inf"]}

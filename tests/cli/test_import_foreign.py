@@ -25,7 +25,6 @@ from tests.cli.imports import (
     brought,
     by_title,
     created,
-    links,
     note,
     refused,
 )
@@ -165,101 +164,44 @@ def test_a_done_card_is_completed_with_its_words(ledger, board):
     assert json.loads(said)["words"] == {"summary": "all of it", "result": "shipped", "metadata": {"files": 6}}
 
 
-def test_metadata_that_is_no_json_is_kept_as_text(ledger, board):
+def test_what_stays_behind_is_named(ledger, board):
+    """A worktree there is no repository here; attachments are files elsewhere; a board at work goes on."""
+    board.card("t_1", workspace_kind="worktree", workspace_path="/srv/x")
+    board.card("t_2", workspace_kind="dir", workspace_path="x")
+    with closing(sqlite3.connect(board.path)) as driver:
+        driver.execute("PRAGMA journal_mode = WAL")
+        driver.execute("CREATE TABLE task_attachments (id INTEGER, task_id TEXT, filename TEXT)")
+        driver.execute("INSERT INTO task_attachments VALUES (1, 't_1', 'log.txt')")
+        driver.commit()
+        made = brought(ledger, "hermes", board.path)
+    assert made["notes"] == [
+        "somebody was at work on that board: what it wrote after it was copied is not here",
+        "2 cards worked in another place there, and have a scratch folder here, see ledger edit --workspace: t_1, t_2",
+        "attachments stay where they are: their places are told on 1 card",
+    ]
+    shown = by_title(ledger)["card t_1"]
+    assert created(ledger, shown)["workspace"] == "scratch"
+    assert note(shown)["workspace_path"] == "/srv/x"
+    assert note(shown)["attachments"] == [{"id": 1, "filename": "log.txt"}]
+
+
+@pytest.mark.parametrize("at", [-1, 10**12, 10**30, "soon", 1.5, b"\xff"])
+def test_a_time_that_is_none_is_none(ledger, board, at):
+    """Before 1970, behind the year 9999, or no number: it stands in the note as it stood there."""
+    board.card("t_1", created_at=str(at) if at == 10**30 else at)
+    shown = imported(ledger, board)["card t_1"]
+    assert created(ledger, shown)["key"] == "hermes:t_1"
+    assert "created_at" in note(shown)
+
+
+@pytest.mark.parametrize(("metadata", "kept"), [("{half", "{half"), ("[NaN]", ["nan"]), ("[" * 5_000, "[" * 5_000)])
+def test_metadata_that_is_no_json_is_kept_as_text(ledger, board, metadata, kept):
     """Half a text is better than none, and no reason to leave the card out."""
     board.card("t_1", status="done", completed_at=AT)
-    board.add("task_runs", task_id="t_1", outcome="completed", metadata="{half")
+    board.add("task_runs", task_id="t_1", outcome="completed", metadata=metadata)
     shown = imported(ledger, board)["card t_1"]
     said = ledger.ok("events", shown["task"]["id"], "--kind", "completed", "--jsonl").out
-    assert json.loads(said)["words"]["metadata"] == "{half"
-
-
-# Links
-
-
-def test_parents_may_come_after_their_children(ledger, board):
-    """The order of the rows says nothing."""
-    board.card("t_c", "t_b", title="c", status="todo")
-    board.card("t_b", "t_a", title="b", status="todo")
-    board.card("t_a", title="a")
-    assert brought(ledger, "hermes", board.path)["linked"] == 2
-    assert links(ledger) == {("c", "b"), ("b", "a")}
-
-
-def test_a_ring_is_cut_at_one_link_which_is_named(ledger, board):
-    """No card of it may start by itself: the one whose link is cut is held, for a person."""
-    for card, parent in (("a", "b"), ("b", "c"), ("c", "a"), ("self", "self")):
-        board.card(f"t_{card}", f"t_{parent}", title=card, status="todo")
-    made = brought(ledger, "hermes", board.path)
-    assert made["notes"] == [
-        "t_c does not wait for t_a: they wait for each other, t_a → t_b → t_c → t_a",
-        "t_self does not wait for t_self: they wait for each other, t_self → t_self",
-    ]
-    assert links(ledger) == {("a", "b"), ("b", "c")}
-    cards = by_title(ledger)
-    assert {title: shown["task"]["status"] for title, shown in cards.items()} == {
-        "a": "todo", "b": "todo", "c": "blocked", "self": "blocked",
-    }  # fmt: skip
-    reason = "they wait for each other, t_a → t_b → t_c → t_a"
-    assert blocked(ledger, cards["c"]) == ("import", f"it waited for t_a: {reason}", True)
-    assert note(cards["c"])["links_left_out"] == {"t_a": reason}
-
-
-def test_a_link_to_what_is_not_there_is_named_and_its_card_held(ledger, board):
-    """Deleted there, or left out here: in either case nobody knows whether it was done."""
-    board.card("t_1", "t_gone", title="one", status="todo")
-    board.card("t_2", title=" ")
-    board.card("t_3", "t_2", title="three", status="todo")
-    board.card("t_4", "t_gone", title="four", status="blocked", last_failure_error="its own reason")
-    made = brought(ledger, "hermes", board.path)
-    assert [each for each in made["notes"] if "wait" in each] == [
-        "t_1 does not wait for t_gone: it is not here",
-        "t_3 does not wait for t_2: it is not here",
-        "t_4 does not wait for t_gone: it is not here",
-    ]
-    cards = by_title(ledger)
-    assert blocked(ledger, cards["one"]) == ("import", "it waited for t_gone: it is not here", True)
-    assert blocked(ledger, cards["three"])[1] == "it waited for t_2: it is not here"
-    assert blocked(ledger, cards["four"])[1] == "its own reason"
-
-
-def test_a_parent_that_is_archived_undone_stands_in_nobodys_way(ledger, board):
-    """As there; here it would for ever, so that the link is left out and named."""
-    board.card("t_1", status="archived")
-    board.card("t_2", "t_1")
-    board.card("t_3", "t_2", status="archived")
-    made = brought(ledger, "hermes", board.path)
-    assert made["notes"] == ["t_2 does not wait for t_1: it is archived undone"]
-    cards = by_title(ledger)
-    assert cards["card t_2"]["task"]["status"] == "ready"
-    assert links(ledger) == {("card t_3", "card t_2")}
-
-
-def test_a_card_done_before_its_parent_stays_done(ledger, board):
-    """RULES §8: no completion with an open parent; so the link is left out and named, never the completion."""
-    board.card("t_1")
-    board.card("t_2", "t_1", status="done", completed_at=AT)
-    board.card("t_3", "t_2", status="done", completed_at=AT)
-    made = brought(ledger, "hermes", board.path)
-    assert made["notes"] == ["t_2 does not wait for t_1: it was done before that one"]
-    assert (made["linked"], links(ledger)) == (1, {("card t_3", "card t_2")})
-
-
-def test_a_chain_of_thousands_is_no_recursion(ledger, board):
-    """Links are followed one by one; here the youngest card stands first."""
-    board.chain(3_000)
-    assert ledger.json("import", "hermes", str(board.path), "--dry-run")["linked"] == 2_999
-
-
-def test_cards_of_one_moment_are_taken_in_their_old_order(ledger, board):
-    """RULES §7: larger priority first, then older, then id: so a page's ids are given in order."""
-    titles = [f"card t_{number}" for number in range(20)]
-    for number in range(20):
-        board.card(f"t_{number}")
-    brought(ledger, "hermes", board.path)
-    got = [ledger.json("claim", "--next")["task"] for _ in titles]
-    shown = by_title(ledger)
-    assert got == [shown[title]["task"]["id"] for title in titles]
+    assert json.loads(said)["words"]["metadata"] == kept
 
 
 # What cannot come in, repeats, and interruptions

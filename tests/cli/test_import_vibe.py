@@ -56,6 +56,32 @@ def test_a_task_keeps_all_that_vibe_kanban_says(ledger, vibe):
     assert "attempts" not in note(cards["Mend it"], "vibe")
 
 
+def test_an_id_that_is_none_of_its_own_is_kept_as_it_is_written(ledger, vibe):
+    """Such as a number; a task without one is left out."""
+    with closing(sqlite3.connect(vibe)) as driver:
+        for task in (7, None):
+            row = (task, b"?", "odd", "inprogress", "", "")
+            columns = "id, project_id, title, status, created_at, updated_at"
+            driver.execute(f"INSERT INTO tasks ({columns}) VALUES (?, ?, ?, ?, ?, ?)", row)
+        driver.commit()
+    made = brought(ledger, "vibe", vibe)
+    assert (made["tasks"], made["skipped"]) == (6, [{"id": "", "why": "it has no id"}])
+    assert made["notes"][1].endswith(f"{ID}a2, 7")
+    shown = by_title(ledger)["odd"]
+    assert (created(ledger, shown)["key"], shown["task"]["tenant"]) == ("vibe:7", None)
+
+
+def test_one_that_is_at_work_is_copied_and_says_so(ledger, vibe):
+    """Nothing is written beside its file."""
+    with closing(sqlite3.connect(vibe)) as driver:
+        driver.execute("PRAGMA journal_mode = WAL")
+        driver.execute("UPDATE tasks SET title = 'Sell it now' WHERE title = 'Sell it'")
+        driver.commit()
+        made = brought(ledger, "vibe", vibe)
+    assert made["notes"][0] == "somebody was at work on that board: what it wrote after it was copied is not here"
+    assert "Sell it now" in by_title(ledger)
+
+
 @once
 def test_a_table_of_tasks_without_its_columns_is_no_board_of_vibe_kanban(bare, tmp_path):
     """It says which are missing."""

@@ -15,7 +15,7 @@
     is refused                  workers._late: the run of that lock is over; the card does not change
     wishes, archives            wishes.wish: one transaction, acknowledged once it commits; endings._grant does it
     pauses                      operators._board: one transaction
-    claims by hand              claims.claim_by_hand: one transaction, after a look at processes (claims.seen_gone)
+    claims by hand              claims.claim_all: one transaction, after a look at processes (claims.seen_gone)
     ends, dies, reboots,        accidents: processes may end at any step, so the sweep's signals need none of their own
       leaves a stray
 

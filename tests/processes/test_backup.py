@@ -573,6 +573,23 @@ def test_a_log_that_a_lost_store_left_is_not_taken_for_the_new_ones(fleet, copy)
     assert (fleet.home / "ledger.db.before-missing-wal").read_bytes() == log
 
 
+def test_a_log_that_its_owner_folds_in_at_that_moment_is_not_missed(fleet, copy, monkeypatch):
+    """Whoever had the store open ends: what the log held is in the file, which is kept."""
+    fleet._close_boards()
+    (fleet.home / "ledger.db").unlink()
+    (fleet.home / "ledger.db-wal").write_bytes(b"folded in soon")
+    replaced = Path.replace
+
+    def folding(path, target):
+        if path.name.endswith("-wal"):
+            path.unlink()
+        return replaced(path, target)
+
+    monkeypatch.setattr(Path, "replace", folding)
+    put(fleet, copy)
+    assert position(fleet) == 5
+
+
 def test_a_store_that_another_process_has_open_is_not_replaced(fleet, copy, monkeypatch):
     """Who has it is said. Forced, what the other has open is kept, log and all, and that is said too."""
     monkeypatch.setattr("ledger.copies._PATIENCE", 0.1)

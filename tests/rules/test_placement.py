@@ -122,6 +122,15 @@ def test_any_sign_of_life_after_this_machine_began_is_another_machines(sign):
     assert booked(world, REBOOTED) == []
 
 
+def test_a_lease_that_was_made_longer_since_hides_no_sign_of_life():
+    """A renewal for 900 s, looked at under a policy of 9,000 s, is a sign of today and not of two hours ago."""
+    world = board(NOW + 100 * SECOND)
+    world.later(101)
+    world.leases[("t_a", 1)] = Lease(world.now + LEASE * SECOND, None, row=True)
+    world.policy(lease=10 * LEASE)
+    assert booked(world, REBOOTED) == []
+
+
 def test_where_nobody_shares_the_store_a_boot_is_an_earlier_one():
     """§6: none, host booted since → interrupted: there is one machine with that id."""
     world = WorldView()

@@ -39,7 +39,7 @@ def test_a_port_that_is_no_number_is_refused_without_repeating_it(port):
     with pytest.raises(StoreUnsupported) as caught:
         database.sqlite_path(f"sqlite://ann:pass@host:{port}/x.db")
     assert port not in str(caught.value)
-    assert caught.value.remedy == "use sqlite:////path/to/ledger.db"
+    assert caught.value.remedy == "use sqlite:////path/to/ledger.db or postgresql+psycopg://USER@HOST/NAME"
 
 
 def test_a_store_is_not_made_where_something_else_is(tmp_path):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ledger import moved, upgrade
-from ledger.database import reading, writing
+from ledger.database import reading, savepoint, writing
 from ledger.errors import StoreMoved, StoreMoving
 from ledger.moved import MOVED, MOVING, Move
 from projections.tables import metadata
@@ -83,6 +83,13 @@ def test_an_append_to_it_is_refused_and_leaves_nothing(board):
     with pytest.raises(StoreMoved):
         board.append(given.commented("late"), task="t_p")
     assert board.read() == before
+
+
+def test_what_can_fail_alone_does_not_hide_it(board):
+    """A fault of one card is told and the others go on; this one is the whole store's."""
+    sealed(board)
+    with writing(board.engine) as tx, pytest.raises(StoreMoved), savepoint(tx):
+        tx.execute(metadata.tables["sweeps"].insert().values(board="b", host="h", ticked_at=1, errors=0))
 
 
 def test_a_seal_that_is_not_committed_is_none(board, monkeypatch):

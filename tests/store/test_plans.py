@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from kanban import snapshot
-from kanban.claims import HandClaim, claim_by_hand
+from kanban.claims import HandClaim, claim_all
 from kanban.desk import at_desk
 from kanban.hosts import Host
 from ledger.database import reading, writing
@@ -135,7 +135,7 @@ def test_a_claim_of_the_next_card_reads_no_table_whole(planned):
     planned.append(given.created(priority=1_000), task="t_next")
     wanted = HandClaim(None, None, None, {}, lock="l")
     with at_desk(planned.engine, "b", planned.clock) as desk:
-        found = plans(desk.tx, lambda _: claim_by_hand(desk, wanted, given.OPERATOR, HOST, frozenset()))
+        found = plans(desk.tx, lambda _: claim_all(desk, [wanted], given.OPERATOR, HOST, frozenset()))
     assert "USING INDEX tasks_claimable" in ordered(found)
     assert [plan for plan in found.values() if "SCAN" in plan.replace("SCAN leases", "") or "TEMP" in plan] == []
     with reading(planned.engine) as tx:

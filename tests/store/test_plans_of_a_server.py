@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from kanban import snapshot
-from kanban.claims import HandClaim, claim_by_hand
+from kanban.claims import HandClaim, claim_all
 from kanban.desk import at_desk
 from kanban.hosts import Host
 from ledger import store as log
@@ -254,9 +254,7 @@ def test_a_claim_of_the_next_card_reads_no_table_whole(engine_name, generic):
     """Its price does not depend on the board's size, whatever it reads and writes."""
     wanted = HandClaim(None, None, None, {}, lock="l")
     with of_its_own() as store, at_desk(store.engine, "b", store.clock) as desk:
-        found = plans(
-            desk.tx, lambda _: claim_by_hand(desk, wanted, given.OPERATOR, HOST, frozenset()), generic=generic
-        )
+        found = plans(desk.tx, lambda _: claim_all(desk, [wanted], given.OPERATOR, HOST, frozenset()), generic=generic)
         (next_card,) = ordered(found)
         assert desk.task("t_008").run == 1
     assert next_card.index("tasks_claimable")

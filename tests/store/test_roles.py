@@ -254,6 +254,19 @@ def test_what_was_given_before_is_taken(url, role):
             assert (lacking(tx, role, WORKERS), having(tx, role, NEVER)) == ([], [])
 
 
+def test_a_store_in_a_schema_of_its_own_is_given_there(url, role, tmp_path):
+    """Where the address says so; nobody may look into a new schema by himself."""
+    asked(url, 'CREATE SCHEMA "My own"')
+    there, home = f"{url}&options=-csearch_path%3D%22My%5C%20own%22", environ(tmp_path)
+    fleets.found(there, BOARD, fleets.FOUNDER, system_clock)
+    with connected(there) as engine:
+        grant(engine, role)
+    with fleets.Board.open(address_of_role(there, role), environ=home, cwd=tmp_path) as board:
+        assert board.replay().divergences == ()
+    with pytest.raises(StoreDenied):
+        fleets.Board.open(address_of_role(url, role), environ=home, cwd=tmp_path)
+
+
 def test_a_dry_run_gives_nothing(url, role):
     """It says the statements, which an administrator may run."""
     with connected(url) as engine:
@@ -307,7 +320,7 @@ def test_every_table_is_spoken_of():
 
 def test_a_worker_that_a_sweep_starts_is_given_the_workers_address(url, theirs, ada, tmp_path):
     """And not the operators': neither in its environment, nor by the operator's own variables."""
-    script = 'env > env.txt; exec "$LEDGER_BIN" complete "$(id -un)"'
+    script = f'env > {tmp_path}/env.txt; exec "$LEDGER_BIN" complete "$(id -un)"'
     (tmp_path / "ledger.toml").write_text(
         f'worker_database = "{theirs}"\n[assignees.w]\ncommand = {json.dumps(sh(script))}\n'
     )
@@ -315,8 +328,7 @@ def test_a_worker_that_a_sweep_starts_is_given_the_workers_address(url, theirs, 
     there = environ(tmp_path, LEDGER_DATABASE_URL=url)
     with fleets.Board.open(environ=there, cwd=tmp_path) as board:
         fleets.until(lambda: (board.sweep(), board.show(card)["task"]["status"] == "done")[1])
-        seen = (tmp_path / "boards" / BOARD).rglob("env.txt")
-        told = dict(line.partition("=")[::2] for path in seen for line in path.read_text().splitlines())
+    told = dict(line.partition("=")[::2] for line in (tmp_path / "env.txt").read_text().splitlines())
     assert make_url(told["LEDGER_DATABASE_URL"])[1:3] == make_url(theirs)[1:3]
     assert url not in str(told)
     assert list(ada.events(card))[-1].kind == "completed"

@@ -55,6 +55,7 @@ import alembic.command
 from ledger import upgrade
 from ledger.database import connected
 upgrade.files, upgrade.REVISION = lambda _: Path(sys.argv[1]), "{NEXT}"
+upgrade._TRIES = 1  # whoever comes second waits, and has nothing to try again
 waiting, go = os.pipe()
 processes = int(sys.argv[3])
 while processes and os.fork():
