@@ -17,6 +17,8 @@ from cli.app import run
 from tests import databases, servers
 
 _NOWHERE: Final = Path("/nonexistent")
+_MADE: Final[dict[str, Path]] = {}
+"""The folders of the homes whose databases are templates, by name."""
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,11 @@ class Home:
             with environment(folder):
                 make(folder)
             return Home(folder, None)
-        servers.shared().template(name, _made(make, folder), of=self.template)
+        if name in _MADE:  # a template is made once a process, a fixture of the session perhaps more often
+            copied_folder(_MADE[name], folder)
+        else:
+            servers.shared().template(name, _made(make, folder), of=self.template)
+            _MADE[name] = folder
         return Home(folder, name)
 
     @contextmanager

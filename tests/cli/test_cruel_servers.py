@@ -22,8 +22,9 @@ from tests.cli.conftest import PASSWORD
 from tests.cli.test_cruel_disk import WRITES
 from tests.cli.test_cruel_stores import COMMANDS, READS, refused
 from tests.databases import SHAPE, Databases
-from tests.doors import asked, by
+from tests.doors import by
 from tests.engines import on, once
+from tests.served import asked
 
 WRONG = "correct/horse@battery:staple"
 LOOKS = [argv for argv in READS if argv[0] != "log"]
