@@ -100,14 +100,17 @@ def read(url, over):
 
 
 def copy(url, folder, over):
-    """Take verified copies one after the other."""
+    """Take verified copies one after the other, two at least, however soon the others end."""
     count = 0
-    while not over.is_set():
+    while count < _COPIES or not over.is_set():
         copied = backup.backup(url, ledgers.BOARD, Path(folder) / f"{count}.db")
         assert copied.doubts == ()
         count += 1
         time.sleep(0.3)
-    sys.exit(0 if count > 1 else "nothing was copied")
+    sys.exit(0)
+
+
+_COPIES = 2
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +174,7 @@ def test_the_fray_was_one(fray):
     codes = {number: code for number, code in enumerate(fray["codes"]) if number not in fray["killed"]}
     assert set(codes.values()) == {0}
     assert fray["others"] == [0, 0]
-    assert len(fray["copies"]) > 1
+    assert len(fray["copies"]) >= _COPIES
 
 
 def test_the_log_is_whole(fray):
@@ -203,7 +206,7 @@ def test_every_writer_wrote_in_order_without_a_gap(fray):
             continue
         streams.setdefault(event.task, []).append(event.words["body"])
     for number in range(fray["size"].writers):
-        bodies = streams[f"t_{number}"]
+        bodies = streams.get(f"t_{number}", [])
         assert bodies == [f"{number} {nth}" for nth in range(len(bodies))]
         assert number in fray["killed"] or len(bodies) == fray["size"].appends
 
