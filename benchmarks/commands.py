@@ -85,8 +85,8 @@ class Commands:
         """One event, projections included: the store's `append` and the projections' `apply`."""
         draft = Draft.of(self.card, e.Commented(body=f"the {number}th word on this card"), ADA)
         with writing(self.board.engine) as tx:
-            known = version(tx, "default", self.card)
-            apply(tx, "default", append(tx, "default", [draft], expected=known, at=self.board.clock()))
+            known = version(tx, self.board.name, self.card)
+            apply(tx, self.board.name, append(tx, self.board.name, [draft], expected=known, at=self.board.clock()))
 
     def claim(self, card: str) -> None:
         """By hand; the lock is kept."""

@@ -44,11 +44,12 @@ own.append(0)
 go()
 for number in range(int(argv[0])):
     own.append(number)
+print("done", flush=True)
 """
 _CLAIM: Final = """
 from kanban.refusals import NothingToDo
-own, claimed = board.create("warm").task["id"], 0
-board.claim(own)
+board.claim()
+claimed = 0
 go()
 while True:
     try:
@@ -56,7 +57,7 @@ while True:
         claimed += 1
     except NothingToDo:
         break
-print(claimed)
+print(claimed, flush=True)
 """
 
 
@@ -191,7 +192,7 @@ def _many_claimers(fleet: Fleet) -> Iterator[Row]:
     def claimed_by(clients: int) -> float:
         name = f"claims-{next(turn)}"
         with fleet.board(name) as board:
-            board.do_many([c.Create(task=f"t_{number:012d}", title="a job") for number in range(CLAIMS)])
+            board.do_many([c.Create(task=f"t_{number:012d}", title="a job") for number in range(CLAIMS + clients)])
         seconds, told = fleet.together(_CLAIM, [(name,)] * clients)
         assert sum(map(int, told)) == CLAIMS, told
         return seconds / CLAIMS

@@ -60,7 +60,8 @@ class Fleet:
     def together(self, script: str, arguments: Sequence[Sequence[str]]) -> tuple[float, list[str]]:
         """A process each for *arguments* (a board, and more): seconds from the word on, and what each said.
 
-        *script* has `board` and `argv`, makes ready, calls `go()`, works and prints.
+        *script* has `board` and `argv`, makes ready, calls `go()`, works and prints a line; how long a process takes to
+        end is in no figure.
         """
         begin, pipe = _BEGIN, subprocess.PIPE
         started = [
@@ -76,8 +77,10 @@ class Fleet:
             assert process.stdin is not None
             process.stdin.write("go\n")
             process.stdin.flush()
-        told = [process.communicate()[0] for process in started]
+        told = [process.stdout.readline() for process in started if process.stdout is not None]
         seconds = wall() - begun
+        for process in started:
+            process.communicate()
         assert not [process for process in started if process.returncode], "a client met an error"
         return seconds, told
 

@@ -8,10 +8,11 @@ second writer.
 
 from __future__ import annotations
 
+import random
 import secrets
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
     BigInteger,
@@ -73,11 +74,27 @@ def standing(tx: Connection, board: str, clock: Clock, *, hold: bool = False) ->
     *hold* takes the board's lock until the transaction ends; on SQLite the right to write is that lock already.
     Raises `UnknownBoard`.
     """
-    row = (_HELD if hold else _NOW).one(tx, board=board)
+    row = _holding(tx, board) if hold else _NOW.one(tx, board=board)
     if row is None:
         raise _headless(tx, board)
     *found, told = row
     return Head(*found), store_instant(told, clock)
+
+
+def _holding(tx: Connection, board: str) -> Any:
+    """The board's row, locked, or none where there is no such board.
+
+    Handing a lock to a process that sleeps costs more than a commit. So a writer that finds the board held first looks
+    again now and then, while those that are awake go through one after the other, and only then queues.
+    """
+    row = _FREE.one(tx, board=board)
+    if row is None and _HEAD.one(tx, board=board) is not None:
+        until = time.monotonic() + _LOOKING
+        while row is None and time.monotonic() < until:
+            time.sleep(random.uniform(*_NAP))  # noqa: S311 – so that many do not come back together
+            row = _FREE.one(tx, board=board)
+        row = row or _HELD.one(tx, board=board)
+    return row
 
 
 def instant_of(tx: Connection, clock: Clock) -> int:
@@ -350,8 +367,17 @@ def _ends(*more: ColumnElement[Any]) -> Select[Any]:
 _INSTANT = Prepared(select(_ServerNow()))
 _HEAD = Prepared(_ends())
 _NOW = Prepared(_ends(_ServerNow()))
-_LOCKED = _ends().with_for_update().cte("locked")  # the clock is read once the lock is there
-_HELD = Prepared(select(*_LOCKED.c, _ServerNow()))
+
+
+def _locked(*, skip: bool) -> Prepared:
+    locked = _ends().with_for_update(skip_locked=skip).cte("locked")  # the clock is read once the lock is there
+    return Prepared(select(*locked.c, _ServerNow()))
+
+
+_HELD, _FREE = _locked(skip=False), _locked(skip=True)
+_LOOKING: Final = 0.5
+"""Seconds for which a writer looks whether its board is free before it queues."""
+_NAP: Final = (0.01, 0.04)
 _VERSION = Prepared(
     select(func.max(events.c.version)).where(events.c.board == bindparam("board"), events.c.task == bindparam("task"))
 )

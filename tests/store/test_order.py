@@ -16,8 +16,9 @@ import pytest
 from sqlalchemy import select
 
 from ledger import store as log
+from ledger.clock import system_clock
 from ledger.database import reading, writing
-from ledger.errors import StoreUnreachable, WrongExpectedVersion
+from ledger.errors import StoreUnreachable, UnknownBoard, WrongExpectedVersion
 from ledger.prepared import Prepared
 from ledger.schema import boards
 from ledger.store import Head
@@ -126,7 +127,7 @@ def test_b58_without_the_lock_and_with_numbers_from_a_sequence_it_misses_some(st
 @pytest.fixture
 def unlocked(store, monkeypatch):
     """The store, its board's lock taken out of every statement that would take it."""
-    for name in ("_HELD", "_APPENDING"):
+    for name in ("_HELD", "_FREE", "_APPENDING"):
         locking = getattr(log, name)
         spoken = locking._in
         monkeypatch.setattr(log, name, Unlocking(spoken))
@@ -144,7 +145,7 @@ class Unlocking(Prepared):
     def _in(self, tx):
         spoken = self._locking(tx)
         assert "FOR UPDATE" in spoken.text
-        return spoken._replace(text=spoken.text.replace("FOR UPDATE", ""))
+        return spoken._replace(text=spoken.text.replace("FOR UPDATE SKIP LOCKED", "").replace("FOR UPDATE", ""))
 
 
 @on("postgresql")
@@ -200,6 +201,33 @@ def test_a_writer_to_another_board_waits_for_nobody(store):
         assert [impatient.append(given.commented(), board="c")[0].position for _ in range(3)] == [2, 3, 4]
     impatient.engine.dispose()
     assert [store.head(board).position for board in "bc"] == [2, 4]
+
+
+@on("postgresql")
+@pytest.mark.parametrize("seconds", [0.05, 0.8])
+def test_who_finds_the_board_held_gets_it_when_it_is_free(store, seconds):
+    """It looks again for half a second, then queues: either way it is let in, at the instant when it is."""
+
+    def held():
+        with writing(store.engine) as tx:
+            return log.standing(tx, "b", system_clock, hold=True)
+
+    with ThreadPoolExecutor(1) as crew:
+        with writing(store.engine) as tx:
+            _, before = log.standing(tx, "b", system_clock, hold=True)
+            second = crew.submit(held)
+            time.sleep(seconds)
+            assert not second.done()
+        found, at = second.result()
+    assert found == store.head()
+    assert at - before >= seconds * 1_000_000
+
+
+@on("postgresql")
+def test_a_board_that_is_not_there_is_not_waited_for(store):
+    """It is not held either."""
+    with pytest.raises(UnknownBoard), writing(store.engine) as tx:
+        log.standing(tx, "nowhere", system_clock, hold=True)
 
 
 # B59: holes, and those who never end
