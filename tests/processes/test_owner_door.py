@@ -9,6 +9,7 @@ from http.client import HTTPConnection
 import pytest
 
 from kanban.worker.place import folder_of, knock
+from tests.fleets import until
 from tests.owners import door, own, start_owner
 
 DONE = {"completed": True, "final_response": "all of it is done"}
