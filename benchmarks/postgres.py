@@ -144,7 +144,7 @@ def _many_writers(fleet: Fleet) -> Iterator[Row]:
     share, waits = str(COMMITS // MANY), list[int]()
 
     def spread() -> float:
-        with fleet.raw() as db, _watching(db, waits):
+        with fleet.raw() as db, Watching(db, waits):
             return fleet.together(_APPEND, [(name, share) for name in names])[0] / COMMITS
 
     times = rounds(
@@ -159,7 +159,7 @@ def _many_writers(fleet: Fleet) -> Iterator[Row]:
     yield Row("the same, writers seen waiting for a lock", "–", [float(max(waits, default=0))], 0, least=False, unit="")
 
 
-class _watching:  # noqa: N801 – a context
+class Watching:
     """Looks at `pg_stat_activity` every few milliseconds and keeps how many waited for a lock of each other's."""
 
     _ASK: Final = (
