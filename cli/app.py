@@ -20,11 +20,15 @@ from cli import (
     chain,
     copying,
     demo,
+    diff,
     look,
+    metrics,
     operate,
     owner,
     policies,
+    serve,
     store,
+    watch,
     work,
     worker,
 )
@@ -41,8 +45,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["--help", "-h"], "max_content_width": 120},
 )
 for group in (
-    store.top, demo.app, care.app, cards.app, work.app, look.app, operate.app, chain.app, copying.app, owner.app,
-    policies.app,
+    store.top, demo.app, care.app, cards.app, work.app, look.app, diff.app, operate.app, chain.app, copying.app,
+    owner.app, policies.app, serve.app, metrics.app, watch.app,
 ):  # fmt: skip
     app.add_typer(group)
 app.add_typer(store.config, name="config")

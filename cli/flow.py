@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from cli.output import Out, local, zoned
 from cli.picture import bar, line
-from cli.times import show_age
+from ledger.clock import show_age
 
 _DAYS: Final = 14
 _MARKS: Final = {"p50": "half within", "p85": "85 % within", "p95": "95 % within", "max": "the longest"}

@@ -9,6 +9,7 @@ import typer
 
 from cli import shown
 from cli.output import print_json
+from cli.places import At, asked, which
 from cli.wiring import LARGEST, CardId, call_of, usage, verb
 
 app = typer.Typer()
@@ -29,14 +30,16 @@ def list_cards(
         str | None, typer.Option(metavar="ID", help="Only those behind this card: the next page.", show_default=False)
     ] = None,
     sort: Annotated[Literal["priority", "created", "updated"], typer.Option(help="In which order.")] = "priority",
+    at: At = None,
 ) -> None:
     """List cards."""
     call = call_of(ctx)
-    found = call.questions.tasks(
+    board = asked(call, at)
+    found = board.tasks(
         status=status, assignee=assignee, label=label, tenant=tenant, limit=limit, after=after, sort=sort
     )
     if call.out.json:
-        call.out.answer(found)
+        call.out.answer({**found, **which(board)})
         return
     shown.tasks(call.out, found["tasks"])
     if found["next"] is not None:
@@ -44,23 +47,25 @@ def list_cards(
 
 
 @verb(app)
-def show(ctx: typer.Context, task: CardId) -> None:
+def show(ctx: typer.Context, task: CardId, *, at: At = None) -> None:
     """Show a card whole: its fields, body, runs, relatives, comments and events."""
     call = call_of(ctx)
-    found = call.questions.show(task)
+    board = asked(call, at)
+    found = board.show(task)
     if call.out.json:
-        call.out.answer(found)
+        call.out.answer({**found, **which(board)})
     else:
         shown.card(call.out, found)
 
 
 @verb(app)
-def board(ctx: typer.Context) -> None:
+def board(ctx: typer.Context, *, at: At = None) -> None:
     """Show the board in columns, archived cards left out."""
     call = call_of(ctx)
-    found = call.questions.columns()
+    board = asked(call, at)
+    found = board.columns()
     if call.out.json:
-        call.out.answer(found)
+        call.out.answer({**found, **which(board)})
     else:
         shown.columns(call.out, found["columns"])
 
@@ -73,23 +78,27 @@ def why(
         Literal["status", "failures", "streak", "hold", "held"] | None,
         typer.Argument(metavar="[status|failures|streak|hold|held]", help="About what.", show_default=False),
     ] = None,
+    *,
+    at: At = None,
 ) -> None:
     """Say why a card stands where it stands, with the events that say so and what to run next."""
     call = call_of(ctx)
-    found = call.questions.why(task, topic)
+    board = asked(call, at)
+    found = board.why(task, topic)
     if call.out.json:
-        call.out.answer(found)
+        call.out.answer({**found, **which(board)})
     else:
         shown.why(call.out, found)
 
 
 @verb(app)
-def runs(ctx: typer.Context, task: CardId) -> None:
+def runs(ctx: typer.Context, task: CardId, *, at: At = None) -> None:
     """List the runs of a card: who, when, how it ended, what it left behind."""
     call = call_of(ctx)
-    found = call.questions.runs(task)
+    board = asked(call, at)
+    found = board.runs(task)
     if call.out.json:
-        call.out.answer(found)
+        call.out.answer({**found, **which(board)})
     else:
         shown.runs(call.out, found["runs"])
 
@@ -133,14 +142,16 @@ def stats(
             show_default=False,
         ),
     ] = None,
+    at: At = None,
 ) -> None:
     """Count the board: cards by status, live runs, each host's last sweep; what was done, how fast and at what cost."""
     from cli import flow
     from cli.places import mark
 
     call = call_of(ctx)
+    board = asked(call, at)
     marks = None if between is None else (mark(between[0]), mark(between[1]))
-    found = {**call.questions.stats(), "flow": call.questions.flow(marks)}
+    found = {**board.stats(), "flow": board.flow(marks), **which(board)}
     if call.out.json:
         call.out.answer(found)
     else:

@@ -8,6 +8,7 @@ import typer
 
 from cli.errors import DIVERGENCE
 from cli.output import Out, clean, local, zoned
+from cli.places import At, mark
 from cli.wiring import LARGEST, Call, call_of, seconds, usage, verb
 
 app = typer.Typer()
@@ -84,24 +85,38 @@ def replay(
             show_default=False,
         ),
     ] = None,
+    at: At = None,
 ) -> None:
     """Audit: fold the whole log anew and say what differs from the rules or from what is stored."""
     call = call_of(ctx)
+    until = None if at is None else call.board.as_of(mark(at)).position
     if tried:
         from cli.whatif import try_limits
 
         if strict or no_chain:
             raise usage("--what-if looks at no hash and no shape: leave out --strict and --no-chain")
-        try_limits(call, tried, task)
+        try_limits(call, tried, task, until=until)
         return
     with call.out.progress("replaying") as progress:
-        found = call.board.replay(task=task, strict=strict, chain=not no_chain, progress=progress)
+        found = call.board.replay(task=task, until=until, strict=strict, chain=not no_chain, progress=progress)
+    if task is None and until is None:
+        _keep(call, found)
     if call.out.json:
         call.out.answer(found.as_json())
     else:
         _verdict(call.out, found)
     if found.divergences:
         raise typer.Exit(DIVERGENCE)
+
+
+def _keep(call: Call, found: Any) -> None:
+    """Write down what was found, for `ledger metrics`; a store that cannot be written is replayed all the same."""
+    from kanban.measures import keep_replay
+    from kanban.worker.carrier import is_worker
+
+    fault = None if is_worker(call.environ) else keep_replay(call.board, found)
+    if fault is not None:
+        call.out.note(f"note: that the log was replayed was not written down: {clean(fault.message)}")
 
 
 def _scope(call: Call, assignee: str | None, host: str | None) -> tuple[str, str]:

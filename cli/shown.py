@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from cli.output import Out, aligned, clean, clean_lines, fit, local, zoned
-from cli.times import show_age
+from ledger.clock import show_age
 
 if TYPE_CHECKING:
     from ledger.recorded import Recorded

@@ -190,6 +190,19 @@ def rebuild(ctx: typer.Context) -> None:
         call.out.done(f"board {call.board.name}: folded anew up to position {position}")
 
 
+@verb(db)
+def snapshot(ctx: typer.Context) -> None:
+    """Take all snapshots of the past that are missing, which a sweep does bit by bit: then --at is quick everywhere."""
+    from kanban.findings import counted
+
+    call = call_of(ctx)
+    taken = call.board.snapshot()
+    if call.out.json:
+        call.out.answer({"board": call.board.name, "taken": taken})
+    else:
+        call.out.done(f"board {call.board.name}: {counted(taken, 'snapshot')} taken")
+
+
 @contextmanager
 def _engine(call: Call) -> Iterator[Engine]:
     """An engine on the store, whatever its revision, let go at the end."""

@@ -39,6 +39,7 @@ class Loop:
         board, out, code = self.call.board, self.call.out, OK
         sweeper = board.sweeper  # refused at once inside a worker
         _name_files(self.call)
+        self.call.tell(_untold(self.call))
         with _signals() as stop:
             while True:
                 tick = self._tick(sweeper)
@@ -129,6 +130,14 @@ def _name_files(call: Call) -> None:
         call.out.note(f"assignees {names}: from {', '.join(map(str, files))}")
     else:
         call.out.note("no assignee is configured: nothing will be started (ledger config show says which files count)")
+
+
+def _untold(call: Call) -> tuple[str, ...]:
+    """That spans are wanted and will not be told, where that is so."""
+    from kanban.tracing import hindrance
+
+    said = hindrance(call.environ)
+    return () if said is None else (said,)
 
 
 class _Stop:

@@ -109,15 +109,5 @@ def zone_name(at: int, zone: tzinfo) -> str:
     return str(key or moment(at).astimezone(zone).tzname() or UTC)
 
 
-def show_age(seconds: int) -> str:
-    """*seconds* rounded down, in at most two units: `45s`, `3m`, `2h05m`, `4d`. Clocks that disagree make it `0s`."""
-    minutes, hours = seconds // 60, seconds // 3_600
-    if seconds < 60:  # noqa: PLR2004
-        return f"{max(seconds, 0)}s"
-    if hours == 0:
-        return f"{minutes}m"
-    return f"{hours}h{minutes % 60:02}m" if seconds < _UNITS["d"] else f"{seconds // _UNITS['d']}d"
-
-
 def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=not text.isprintable())

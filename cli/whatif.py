@@ -7,8 +7,8 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final
 
 from cli.output import Out, clean
-from cli.times import show_age
 from cli.wiring import Call, number
+from ledger.clock import show_age
 from ledger.errors import InvalidInput
 from projections.tried import LIMITS, check_limits
 
@@ -25,9 +25,9 @@ _WAYS: Final = {
 }
 
 
-def try_limits(call: Call, said: Sequence[str], task: str | None) -> None:
-    """Print what the limits that were *said*, as `failure_limit=1`, would have made of the log."""
-    found = call.board.what_if(parsed(said), task=task)
+def try_limits(call: Call, said: Sequence[str], task: str | None, *, until: int | None = None) -> None:
+    """Print what the limits that were *said*, as `failure_limit=1`, would have made of the log up to *until*."""
+    found = call.board.what_if(parsed(said), task=task, until=until)
     if call.out.json:
         call.out.answer(found.as_json())
     else:

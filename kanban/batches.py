@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
-from kanban.desk import Desk, again, at_desk
+from kanban.desk import Desk, at_desk
 from kanban.session import Session
 from ledger.errors import InvalidInput, NotFound, Refusal
 from ledger.store import by_command
@@ -39,7 +39,7 @@ class Batches(Session):
             with at_desk(self.engine, self.name, self.clock) as desk:
                 return [self._done(desk, each, own_id, known=known) for each, own_id in zip(commands, own, strict=True)]
 
-        return again(once)
+        return self.retried(once)
 
     def _done(self, desk: Desk, command: Any, command_id: str | None, *, known: bool) -> Done:
         earlier = by_command(desk.tx, self.name, command_id) if known and command_id else None

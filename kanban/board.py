@@ -20,7 +20,7 @@ from kanban.session import Answer
 from kanban.verbs import Verbs
 from kanban.worker.carrier import operators_only
 from ledger.errors import UnknownTask
-from projections import read_models
+from projections import read_models, snapshots
 from projections.budgets import lift
 from projections.policy import Policy
 
@@ -132,6 +132,11 @@ class Board(Verbs, Batches):
         """Fold the projections anew beside the old ones and swap them; the position they stand at."""
         operators_only(self.environ, "db rebuild")
         return read_models.rebuild(self.engine, self.name)
+
+    def snapshot(self) -> int:
+        """Take every snapshot of the past that is missing; how many they were."""
+        operators_only(self.environ, "db snapshot")
+        return snapshots.take(self.engine, self.name)
 
 
 def _is_raised(before: Policy, name: str, value: int | None) -> bool:

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 _SETTLING = frozenset({"completed", "reopened"})
 _TRIES = 3
+APPENDED: Final[dict[str, tuple[int, float]]] = {}
+"""How often this process has appended, and for how many seconds, by board, until a sweep writes that down."""
 PATIENCE: Final = 15.0
 """Seconds for which a command that has been let in waits for a server that has gone."""
 _LONGEST_NAP: Final = 1.0
@@ -238,10 +240,15 @@ _LIVE = Prepared(
 @contextmanager
 def at_desk(engine: Engine, board: str, clock: Clock) -> Iterator[Desk]:
     """The board inside its lock; committed at the end, rolled back on any exception."""
+    begun = time.perf_counter()
     with writing(engine) as tx:
         desk = Desk(tx, board, *standing(tx, board, clock, hold=True))
+        before = desk.position
         yield desk
         desk.flush()
+    if desk.position > before:
+        times, seconds = APPENDED.get(board, (0, 0.0))
+        APPENDED[board] = times + 1, seconds + time.perf_counter() - begun
 
 
 @contextmanager
@@ -251,20 +258,22 @@ def looking(engine: Engine, board: str, clock: Clock) -> Iterator[Desk]:
         yield Desk(tx, board, *standing(tx, board, clock))
 
 
-def again(attempt: Callable[[], T]) -> T:
+def again(attempt: Callable[[], T], *, met: Callable[[WrongExpectedVersion], None] | None = None) -> T:
     """What *attempt* answers, tried again when another writer was first, and while a server is away for a moment.
 
-    What was cut off may have been done: *attempt* must be able to tell, or be harmless twice. Raises
-    `WrongExpectedVersion` after three times, `StoreUnreachable` once `PATIENCE` is over.
+    What was cut off may have been done: *attempt* must be able to tell, or be harmless twice. *met* hears of every
+    other writer. Raises `WrongExpectedVersion` after three times, `StoreUnreachable` once `PATIENCE` is over.
     """
     deadline, nap, tries = time.monotonic() + PATIENCE, 0.05, _TRIES
     while True:
         try:
             return attempt()
-        except WrongExpectedVersion:
+        except WrongExpectedVersion as fault:
             tries -= 1
             if tries == 0:
                 raise
+            if met is not None:
+                met(fault)
         except StoreUnreachable:
             if time.monotonic() + nap > deadline:
                 raise

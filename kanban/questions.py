@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
+from sqlalchemy import Engine
+
+from kanban.desk import Desk
 from kanban.session import Session
-from ledger.clock import SECOND
-from ledger.errors import UnknownTask
+from ledger.clock import SECOND, rfc3339
+from ledger.errors import InvalidInput, UnknownPosition, UnknownTask
 from ledger.recorded import Recorded
-from ledger.store import follow, read_task
+from ledger.store import follow, head, read_task
 from projections import queries
 from projections.listed import Page
 
 if TYPE_CHECKING:
     from projections.checkpoint import Checkpoint
+    from projections.differences import Difference
     from projections.places import Mark
     from projections.verify import Verified
 
@@ -23,8 +28,14 @@ RECENT: Final = 30 * 86_400 * SECOND
 """How far back a board's flow is told where nobody says how far: microseconds."""
 
 
-class Questions(Session):
-    """What dashboards and people ask."""
+class Asked:
+    """A board, as it stands or as it stood: what is asked of either."""
+
+    name: str
+    if TYPE_CHECKING:
+
+        def look(self) -> Any:
+            """One snapshot of it, as a `Desk`."""
 
     def why(self, task: str, topic: str | None = None) -> dict[str, Any]:
         """Why the card stands where it stands, with event positions and what to run next."""
@@ -72,6 +83,68 @@ class Questions(Session):
         """Every run of a card."""
         with self.look() as desk:
             return queries.runs(desk.tx, self.name, task)
+
+
+class Past(Asked):
+    """A board as it stood at an earlier position, equal to a rebuild that stopped there; see `projections.past`."""
+
+    def __init__(self, engine: Engine, name: str, *, position: int, now: int) -> None:
+        """*now* is the instant at which it is asked (microseconds UTC), so what had not come by then is to come."""
+        self.engine = engine
+        self.name = name
+        self.position = position
+        self.now = now
+
+    @contextmanager
+    def look(self) -> Iterator[Desk]:
+        """The board as it stood."""
+        from projections.past import past
+
+        with past(self.engine, self.name, self.position) as tx:
+            yield Desk(tx, self.name, head(tx, self.name), self.now)
+
+    def as_json(self) -> dict[str, Any]:
+        """Which moment this is."""
+        return {"position": self.position, "time": rfc3339(self.now)}
+
+
+class Questions(Asked, Session):
+    """What dashboards and people ask."""
+
+    def as_of(self, mark: Mark) -> Past:
+        """The board as it stood at *mark*: right behind that position, or at that instant.
+
+        Raises `UnknownPosition` behind the end of the log, `InvalidInput` for an instant that has not come.
+        """
+        from projections.places import instant_of, place_of
+
+        with self.look() as desk:
+            if mark.number is not None and mark.number > desk.position:
+                raise UnknownPosition(mark.number)
+            if mark.instant is not None and mark.instant > desk.now:
+                raise InvalidInput(
+                    f"{rfc3339(mark.instant)} has not come yet", remedy="leave out --at to see the present"
+                )
+            position = place_of(desk.tx, self.name, mark)
+            now = instant_of(desk.tx, self.name, max(position, 1)) if mark.instant is None else mark.instant
+            return Past(self.engine, self.name, position=position, now=now)
+
+    def differences(self, first: Mark, last: Mark | None = None) -> tuple[Past, Past, list[Difference]]:
+        """What changed from *first* to *last* (none: to now), and which moments these were.
+
+        Raises as `as_of` does, and `InvalidInput` where the second is before the first.
+        """
+        from projections.differences import differences
+        from projections.places import Mark
+
+        since, until = self.as_of(first), self.as_of(last or Mark(instant=self._now()))
+        if until.position < since.position:
+            raise InvalidInput("the second moment is before the first", remedy="give the earlier of the two first")
+        return since, until, differences(self.engine, self.name, since.position, until.position)
+
+    def _now(self) -> int:
+        with self.look() as desk:
+            return int(desk.now)
 
     def events(self, task: str | None = None, *, after: int = 0) -> Iterator[Recorded]:
         """The log after position *after*, or one card's stream, in order; no transaction is open while it is used."""

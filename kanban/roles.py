@@ -30,6 +30,7 @@ WORKERS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "leases": ALL,
         "held": ("SELECT",),
         "sweeps": ("SELECT",),
+        **dict.fromkeys(("measures", "snapshots", "past_tasks", "past_links"), ("SELECT",)),
         "cards": ("SELECT",),
     }
 )
@@ -39,7 +40,8 @@ OPERATORS: Final[Mapping[str, tuple[str, ...]]] = MappingProxyType(
         "boards": ("SELECT", "INSERT", "UPDATE"),
         "events": ("SELECT", "INSERT"),
         "words": ("SELECT", "INSERT", "DELETE"),
-        **dict.fromkeys(("settings", "tasks", "runs", "links", "leases", "held", "sweeps"), ALL),
+        **dict.fromkeys(("settings", "tasks", "runs", "links", "leases", "held", "sweeps", "measures"), ALL),
+        **dict.fromkeys(("snapshots", "past_tasks", "past_links"), ALL),
     }
 )
 """What every command together needs, but those that make tables."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from sqlalchemy import Engine
 
@@ -20,15 +21,18 @@ from kanban.hosts import Host, this_host
 from kanban.worker.carrier import own_claim
 from ledger import ids
 from ledger.clock import Clock, system_clock
-from ledger.database import serves_hosts
+from ledger.database import serves_hosts, writing
+from ledger.errors import LedgerError, WrongExpectedVersion
 from ledger.events import Actor
-from ledger.store import by_command
+from ledger.store import by_command, instant_of
 from ledger.upgrade import open_store
 from projections import queries
 from projections.settings import Settings
 
 if TYPE_CHECKING:
     from kanban import commands as c
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,9 @@ class Session:
         """Decide and append *command* inside the board's lock. A *command_id* seen before gets its first answer."""
         own = None if command_id else self.own_command_id()
         tries = count()
-        answer, refusal = again(lambda: self._once(command, command_id or own, first=next(tries) == 0, own=bool(own)))
+        answer, refusal = self.retried(
+            lambda: self._once(command, command_id or own, first=next(tries) == 0, own=bool(own))
+        )
         if refusal is not None:
             raise refusal
         return answer
@@ -121,6 +127,23 @@ class Session:
         With it the repetition finds what it has done. None where the store is a file.
         """
         return ids.command_id() if serves_hosts(self.engine) else None
+
+    def retried(self, attempt: Callable[[], T]) -> T:
+        """What *attempt* answers, as `again` does; the other writers that were first are counted."""
+        others: list[WrongExpectedVersion] = []
+        try:
+            return again(attempt, met=others.append)
+        finally:
+            if others:
+                self._count_conflicts(len(others))
+
+    def _count_conflicts(self, others: int) -> None:
+        """Best effort: what was asked for is done or refused by now, and a worker's role may not be let."""
+        from kanban.measures import add
+        from projections.measured import CONFLICTS
+
+        with suppress(LedgerError), writing(self.engine) as tx:
+            add(tx, self.name, self.host.id, instant_of(tx, self.clock), {CONFLICTS: others})
 
     def _once(self, command: Any, command_id: str | None, *, first: bool, own: bool) -> tuple[Answer, Exception | None]:
         with at_desk(self.engine, self.name, self.clock) as desk:

@@ -51,6 +51,7 @@ class Order:
     database_url: str = field(repr=False)
     home: Path
     goal_max_turns: int | None = None
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +138,7 @@ def _claim(order: Order) -> dict[str, str]:
         "LEDGER_BIN": str(ledger_script()),
         "LEDGER_HOME": str(order.home.absolute()),
         **({} if order.goal_max_turns is None else {"LEDGER_GOAL_MAX_TURNS": str(order.goal_max_turns)}),
+        **({} if order.traceparent is None else {"TRACEPARENT": order.traceparent}),
     }
 
 

@@ -51,6 +51,7 @@ class Claim:
     run: int
     worker: Assignee
     lock: str
+    traceparent: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -237,6 +238,7 @@ def _order(shop: Shop, claim: Claim) -> Order:
         database_url=address_for_workers(shop.url, shop.worker_url),
         home=shop.home,
         goal_max_turns=card.goal_max_turns,
+        traceparent=claim.traceparent,
     )
 
 

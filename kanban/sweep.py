@@ -11,8 +11,8 @@ from __future__ import annotations
 import fcntl
 import os
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -25,6 +25,8 @@ from kanban.desk import Desk, at_desk, looking
 from kanban.failpoints import reach
 from kanban.folders import check_room, make_private, run_folder, write_ending
 from kanban.lease_file import uptime
+from kanban.lookback import Lookback
+from kanban.measures import Measures
 from kanban.observe import Place, observe, of_board
 from kanban.plan import Admission, AskStop, Book, Forget, Here, Lift, Renew, Signal, Start, Step, Worker, admit, settle
 from kanban.processes import ProcessTable
@@ -34,6 +36,7 @@ from kanban.standing import by_reason, held_changes, keep_held, stamp, stamp_is_
 from kanban.starting import Claim, Shop, open_run, start
 from kanban.tick import Tick, note_error, report
 from kanban.tidy import tidy
+from kanban.tracing import Tracing, recent_runs, tracing_of
 from ledger.clock import rfc3339
 from ledger.errors import StoreFault
 from ledger.events import Actor
@@ -56,6 +59,14 @@ class Sweeper:
     cap: int
     children: Children = field(default_factory=Children)
     memory: Memory = field(default_factory=Memory)
+    measures: Measures = field(init=False)
+    tracing: Tracing | None = field(init=False)
+    lookback: Lookback = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.lookback = Lookback(self.shop.engine, self.shop.board)
+        self.tracing = tracing_of(self.shop.environ)
+        self.measures = Measures.of(self.shop.home, self.shop.board)
 
     @property
     def here(self) -> Here:
@@ -83,23 +94,32 @@ class Sweeper:
         if dry_run:
             self._foresee(tick, most)
             return tick
+        tracing = self.tracing
         with _only_one(self.shop.home) as alone:
             if not alone:
                 tick.skipped = "lock held"
                 return tick
-            self._act(tick, most)
+            with nullcontext() if tracing is None else tracing.ticking(self.shop.board, self.shop.host.id, tick):
+                self._act(tick, most)
+            untaken = self.lookback.take(tick.position)
+            if untaken is not None:
+                tick.errors.append({"task": None, "error": untaken})
         self.children.reap()
         return tick
 
     def _act(self, tick: Tick, most: int | None) -> None:
         reach("before-observe")
         seen = self._observe(tick)
+        tick.laps.end("observe")
         reach("after-observe")
         most = self._as_far_as_there_is_room(tick, most)
         signals: list[Signal] = []
         claims: list[Claim] = []
         renewed: dict[tuple[str, int], int] = {}
-        if self._changes_nothing(tick, seen, most):
+        nothing = self._changes_nothing(tick, seen, most)
+        tick.laps.end("plan")
+        self.measures.take(tick.laps.told)
+        if nothing:
             return
         read_at = uptime()
         with at_desk(self.shop.engine, self.shop.board, self.shop.clock) as desk:
@@ -123,17 +143,29 @@ class Sweeper:
             keep_held(desk, self.shop.host.id, admission, tick)
             changed = bool(steps or claims)
             stamp(desk, self.shop.host.id, tick, changed=changed)
+            trace = self._measure(desk)
             at, policy = desk.now, desk.settings.policy
             reach("before-apply-commit")
         reach("after-claim-commit")
+        trace()
         keep_told(tick, self.shop, leases_of(watch, renewed), shift=read_at - at, policy=policy)
         self._signal(tick, signals, at)
         reach("after-signal")
         self._name_escaped(tick, steps)
+        tick.laps.end("apply")
         self._start(tick, claims)
+        tick.laps.end("start")
+        self.measures.keep(tick.laps.told[2:])
         with looking(self.shop.engine, self.shop.board, self.shop.clock) as desk:
             tick.notes += tidy(desk, self.shop.home)
             self._sum_up(tick, desk)
+
+    def _measure(self, desk: Desk) -> Callable[[], None]:
+        """Write down what was measured and counted; what tells of the runs that ended, once that is committed."""
+        ended = self.measures.write(desk.tx, self.shop.host.id, desk.position, desk.now)
+        if self.tracing is None:
+            return _nothing
+        return partial(self.tracing.runs, self.shop.board, desk.settings.board_id, recent_runs(desk, ended))
 
     def _as_far_as_there_is_room(self, tick: Tick, most: int | None) -> int | None:
         """*most*, but none where a worker's files could not be written: what cannot be started is not claimed."""
@@ -286,7 +318,10 @@ class Sweeper:
         worker = self.workers[card.worker]
         live = self._live(desk, ending=remaining)
         caps = caps_of(desk.settings, card.worker, live, own_cap=worker.max_running, host_cap=self.cap)
-        return open_run(desk, card.task, worker, caps=caps, host=self.shop.host, actor=self.actor)
+        claim = open_run(desk, card.task, worker, caps=caps, host=self.shop.host, actor=self.actor)
+        if self.tracing is None:
+            return claim
+        return replace(claim, traceparent=self.tracing.traceparent(desk.settings.board_id, card.task.id, claim.run))
 
     def _signal(self, tick: Tick, signals: Iterable[Signal], at: int) -> None:
         """TERM or KILL, to a verified group only; the first time, *at*, is written down for every later tick."""
@@ -380,6 +415,10 @@ def _is_gone(seen: Any) -> bool:
 def _holds_slot(run: Run, host: str) -> bool:
     """Whether the open *run* counts against the cap of *host*."""
     return run.by == "spawn" and run.host == host
+
+
+def _nothing() -> None:
+    pass
 
 
 def _card(step: Step) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from kanban.laps import Laps
 from kanban.plan import AskStop, Book, Lift
 from ledger.clock import rfc3339
 from ledger.recorded import Draft, Recorded
@@ -33,6 +34,7 @@ class Tick:
     present: int = 0
     position: int = 0
     next_at: int | None = None
+    laps: Laps = field(default_factory=Laps, repr=False, compare=False)
 
     @property
     def idle(self) -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from kanban import commands as c
 from kanban.decide import decide_beat
-from kanban.desk import Desk, again, at_desk
+from kanban.desk import Desk, at_desk
 from kanban.failpoints import reach
 from kanban.folders import run_folder
 from kanban.lease_file import renew_file, uptime
@@ -120,7 +120,7 @@ class Verbs(Questions):
                 chosen = list(tasks) if cause is None else _held_by(desk, cause)
                 return [self._unblocked(desk, c.Unblock(task, reason), dry_run=dry_run) for task in chosen]
 
-        return again(once)
+        return self.retried(once)
 
     def _unblocked(self, desk: Desk, command: c.Unblock, *, dry_run: bool) -> Answer:
         decision = self._decided(desk, command)
@@ -205,7 +205,7 @@ class Verbs(Questions):
         """Renew the lease of the caller's run: no event. Raises `LostClaim` once the run is over."""
         card, speaker = self._speaker(task, run, lock)
         claim = _needed(card, speaker)
-        return again(lambda: self._beaten(card, claim))
+        return self.retried(lambda: self._beaten(card, claim))
 
     def _beaten(self, card: str, claim: c.Credential) -> Answer:
         read_at = uptime()
@@ -252,11 +252,11 @@ class Verbs(Questions):
     def _granted(self, asks: Sequence[HandClaim]) -> list[Granted]:
         from kanban.claims import seen_gone
 
-        granted = again(lambda: self._claimed(asks, None))
+        granted = self.retried(lambda: self._claimed(asks, None))
         if granted is None:  # nobody looks at processes while others wait for the board
             with reading(self.engine) as tx:
                 gone = seen_gone(tx, self.name, asks[0].task, self.host)
-            granted = again(lambda: self._claimed(asks, gone))
+            granted = self.retried(lambda: self._claimed(asks, gone))
         reach("after-verb-commit")
         assert granted is not None
         return granted

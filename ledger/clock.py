@@ -32,3 +32,13 @@ def instant(moment: datetime) -> int:
 def moment(at: int) -> datetime:
     """*at* (microseconds UTC) as an aware UTC datetime."""
     return _EPOCH + timedelta(microseconds=at)
+
+
+def show_age(seconds: int) -> str:
+    """*seconds* rounded down, in at most two units: `45s`, `3m`, `2h05m`, `4d`. Clocks that disagree make it `0s`."""
+    minutes, hours = seconds // 60, seconds // 3_600
+    if seconds < 60:  # noqa: PLR2004
+        return f"{max(seconds, 0)}s"
+    if hours == 0:
+        return f"{minutes}m"
+    return f"{hours}h{minutes % 60:02}m" if hours < 24 else f"{hours // 24}d"  # noqa: PLR2004

@@ -19,7 +19,7 @@ from ledger.masked import masked
 from ledger.sqlite import BUSY_TIMEOUT, SAFE_SQLITE, sqlite_module, sqlite_path
 
 __all__ = [
-    "BUSY_TIMEOUT", "SAFE_SQLITE", "connect", "connected", "is_postgres", "masked", "reading", "savepoint",
+    "BUSY_TIMEOUT", "SAFE_SQLITE", "apart", "connect", "connected", "is_postgres", "masked", "reading", "savepoint",
     "serves_hosts", "sqlite_module", "sqlite_path", "store_instant", "whole", "writing",
 ]  # fmt: skip
 
@@ -77,6 +77,14 @@ def writing(engine: Engine) -> Iterator[Connection]:
     """
     speaking = _speaking(serves_hosts(engine))
     with _Translated(speaking), speaking.transaction(engine, to_write=True) as tx:
+        yield tx
+
+
+@contextmanager
+def apart(engine: Engine) -> Iterator[Connection]:
+    """One snapshot of the store, in which tables and views can be made that nobody else sees, and that do not stay."""
+    speaking = _speaking(serves_hosts(engine))
+    with _Translated(speaking), speaking.apart(engine) as tx:
         yield tx
 
 

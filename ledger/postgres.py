@@ -52,7 +52,8 @@ CONNECT_TIMEOUT: Final = 10
 """Seconds for a new connection, unless the address or `PGCONNECT_TIMEOUT` says otherwise."""
 IDLE_TIMEOUT: Final = 60
 """Seconds after which the server ends a transaction whose client has stopped in the middle, and frees its boards."""
-_BEGIN: Final = {True: "BEGIN", False: "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"}
+_READING: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ"
+_BEGIN: Final = {True: "BEGIN", False: f"{_READING} READ ONLY"}
 _PREPARE: Final = f"""
 SELECT current_setting('server_encoding'),
   CASE current_setting('lock_timeout') WHEN '0'
@@ -112,6 +113,20 @@ def transaction(engine: Engine, *, to_write: bool) -> Iterator[Connection]:
         drop(tx)  # what the server knows of it is rolled back there
         raise
     idle.give_back(tx)
+
+
+@contextmanager
+def apart(engine: Engine) -> Iterator[Connection]:
+    """A transaction on a connection of its own, which is dropped in any case: temporary tables go with it.
+
+    No statement was prepared on it before, so none means a table that a temporary one has hidden since.
+    """
+    tx = engine.connect()
+    try:
+        tx.execution_options(begin=_READING).begin()
+        yield tx
+    finally:
+        drop(tx)
 
 
 def _begun(idle: Idle, engine: Engine, *, to_write: bool) -> Connection:
@@ -247,7 +262,8 @@ def _prepare(dbapi: Any, _record: Any) -> None:
 
 def _say_begin(tx: Connection) -> None:
     driver: Any = tx.connection.dbapi_connection
-    driver.execute(_BEGIN[tx.get_execution_options().get("writes", False)])
+    options = tx.get_execution_options()
+    driver.execute(options.get("begin") or _BEGIN[options.get("writes", False)])
 
 
 def _sound(tx: Connection) -> bool:

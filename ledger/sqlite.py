@@ -105,6 +105,17 @@ def transaction(engine: Engine, *, to_write: bool) -> Iterator[Connection]:
         yield tx
 
 
+@contextmanager
+def apart(engine: Engine) -> Iterator[Connection]:
+    """A transaction that is rolled back in any case: what is made in it, in the schema `temp`, goes with it."""
+    with connection(engine) as tx:
+        begun = _meant(tx, immediate=False).begin()
+        try:
+            yield tx
+        finally:
+            begun.rollback()
+
+
 def _meant(tx: Connection, *, immediate: bool) -> Connection:
     """*tx*, about to begin as a writer or as a reader; mostly it was the same before."""
     known = tx.get_execution_options().get("immediate")

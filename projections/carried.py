@@ -24,8 +24,9 @@ LOG: Final = (boards, events, words)
 """What is written once and for all; and the boards' rows, which say where each log ends."""
 BESIDE: Final = (
     tables.settings, tables.tasks, tables.runs, tables.links, tables.leases, tables.held, tables.sweeps,
+    tables.measures,
 )  # fmt: skip
-"""What is written over and over: the projections, and what no fold reads."""
+"""What is written over and over: the projections, and what no fold reads. Snapshots are taken anew."""
 
 Progress = Callable[[int, int], None] | None
 

@@ -79,11 +79,12 @@ class Page(NamedTuple):
     next: str | None
 
 
-_COLUMNS: Final = {
-    "card": CARD_COLUMNS,
-    "line": "task, title, status, assignee, reviewer, lane, priority, labels, tenant, run, failures, streak,"
-    " neutral, hold_cause, outcome, not_before, scheduled, created_at, updated_at, position",
-}
+LINE: Final = (
+    "task, title, status, assignee, reviewer, lane, priority, labels, tenant, run, failures, streak,"
+    " neutral, hold_cause, outcome, not_before, scheduled, created_at, updated_at, position"
+)
+"""The columns of `cards` that make a `Listed`, in its order."""
+_COLUMNS: Final = {"card": CARD_COLUMNS, "line": LINE}
 """What a row holds: all that `card_json` wants, or a `Listed`. The id comes first in both."""
 _KNOWN: Final = {
     **dict.fromkeys(("scheduled", "review", "ready"), CLAIMABLE),

@@ -19,12 +19,14 @@ CHAINED: Final = frozenset(column.name for column in _COLUMNS)
 """Every column: what the chain covers, and the words."""
 
 
-def log_of(board: str, *, until: int | None = None, wanted: frozenset[str] = CHAINED) -> Select[Any]:
-    """The rows of a log, in order, up to *until*, their columns as those of `Recorded`; those not *wanted* are none."""
+def log_of(board: str, *, after: int = 0, until: int | None = None, wanted: frozenset[str] = CHAINED) -> Select[Any]:
+    """The rows of a log behind *after* up to *until*, in order, columns as in `Recorded`: none if not *wanted*."""
     columns = [column if column.name in wanted else null() for column in _COLUMNS]
     of_words = (events.c.board == words.c.board) & (events.c.position == words.c.position)
     log = outerjoin(events, words, of_words) if "words" in wanted else events
     query = select(*columns).select_from(log).where(events.c.board == board)
+    if after:
+        query = query.where(events.c.position > after)
     if until is not None:
         query = query.where(events.c.position <= until)
     return query.order_by(events.c.position)

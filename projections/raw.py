@@ -29,7 +29,7 @@ def _opened(tx: Connection, query: Select[Any]) -> Any:
     """A cursor on the rows of *query*; a server keeps them until they are asked for, or it would send them all."""
     if tx.dialect.name == "sqlite":
         return tx.execute(query).cursor  # not stream_results: that would have read the first rows already
-    compiled: Any = query.compile(dialect=tx.dialect)
+    compiled: Any = query.compile(dialect=tx.dialect, compile_kwargs={"render_postcompile": True})
     connection: Any = tx.connection.driver_connection
     cursor = connection.cursor(name=next(_names))
     try:

@@ -116,6 +116,8 @@ def rebuild(engine: Engine, board: str) -> int:
             rows = world.rows(table)
             for start in range(0, len(rows), 1_000):
                 tx.execute(insert(table), [{"board": board, **row} for row in rows[start : start + 1_000]])
+        for table in tables.PAST:  # taken again by `projections.snapshots`
+            tx.execute(delete(table).where(table.c.board == board))
         return last.position
 
 

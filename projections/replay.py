@@ -29,6 +29,7 @@ from projections.compared import Comparison
 from projections.divergence import Divergence, Wrong
 from projections.legality import Judge
 from projections.logged import CHAINED, log_of, stray_words
+from projections.past import past
 from projections.raw import pages
 from projections.world import World
 
@@ -84,8 +85,8 @@ def replay(
     """Refold the log of *board* in one read transaction and say all that differs from the rules or from the store.
 
     The whole log is always folded: a card's legality rests on other cards. *task*: only its divergences, and those
-    that are no card's, are reported. *until*: up to that position; what is stored stands at the head, so it is
-    compared there only. *strict*: every event goes through Pydantic. *chain* false: hashes and words are not looked
+    that are no card's, are reported. *until*: up to that position, compared with what a look at that past is answered.
+    *strict*: every event goes through Pydantic. *chain* false: hashes and words are not looked
     at. *progress* hears (events done, events in all).
     Raises `UnknownBoard`, `UnknownTask`.
     """
@@ -94,7 +95,8 @@ def replay(
         last = head(tx, board)
         auditor = _Auditor(tx, board, last, until=until, strict=strict, chain=chain)
         auditor.read(progress)
-        found, digest = auditor.end(task)
+        with auditor.stored(engine) as stored:
+            found, digest = auditor.end(task, stored)
     if task is not None and task not in auditor.streams and not found:
         raise UnknownTask(task)
     seconds = time.perf_counter() - started
@@ -182,9 +184,8 @@ class _Auditor:
     def notes(self) -> tuple[str, ...]:
         """What this replay did not look at."""
         told = [_CANNOT_SAY] if self.chained else [_CANNOT_SAY, "hashes and words were not looked at"]
-        if self._cut:
-            at = f"position {self.last.position}: not compared with the fold at {self.chain.position}"
-            told.append(f"what is stored stands at {at}")
+        if self._cut and self.judge.moment.unread:
+            told.append(f"what is stored was not compared with the fold at {self.chain.position}: not all can be read")
         if self.judge.blind:
             told.append("the board's own stream could not be read: no event after that was judged")
         return tuple(told)
@@ -199,7 +200,18 @@ class _Auditor:
             if progress is not None:
                 progress(self.count, max(total, self.count))
 
-    def end(self, task: str | None) -> tuple[tuple[Divergence, ...], str]:
+    @contextmanager
+    def stored(self, engine: Engine) -> Iterator[Connection | None]:
+        """Where the rows stand that the fold must be like: none for a past of which not all can be read."""
+        if not self._cut:
+            yield self.tx
+        elif self.judge.moment.unread:
+            yield None
+        else:
+            with past(engine, self.board, self.chain.position) as tx:
+                yield tx
+
+    def end(self, task: str | None, stored: Connection | None) -> tuple[tuple[Divergence, ...], str]:
         """All that was found, in the order of the log, and the digest of the refold."""
         if self.chained:
             self._found += stray_words(self.tx, self.board, self.chain.worded, until=self.until)
@@ -208,7 +220,7 @@ class _Auditor:
         self.chain.end(None if self._cut else self.last, self._redacted)
         self._identity()
         comparison = Comparison(self.world, task=task, unread=frozenset(self.judge.moment.unread))
-        digest = comparison.run(None if self._cut else partial(pages, self.tx), self.board)
+        digest = comparison.run(None if stored is None else partial(pages, stored), self.board)
         found = [*self.chain.found, *self._found, *self.judge.close(cut=self._cut), *comparison.found]
         if task is not None:
             found = [each for each in found if each.task in {None, "", task}]

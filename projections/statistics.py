@@ -64,7 +64,7 @@ def flow(tx: Connection, board: str, stretch: Stretch) -> dict[str, Any]:
     """The flow of *board* in *stretch*, as plain JSON values: times in seconds, cost as decimal text."""
     inside = list(_moved(tx, board, stretch))
     finished = {each.task for each in inside if each.kind == "completed"}
-    found = completions(_before(tx, board, stretch, sorted(finished)), inside)
+    found = completions(moved_before(tx, board, stretch, sorted(finished)), inside)
     spent = list(_spent(tx, board, stretch))
     cards = _grouped((each.task, each) for each in spent)
     counts = Counter(each.kind for each in inside)
@@ -96,7 +96,7 @@ def _moved(tx: Connection, board: str, stretch: Stretch) -> Iterator[Moved]:
         yield from map(Moved._make, page)
 
 
-def _before(tx: Connection, board: str, stretch: Stretch, cards: Sequence[str]) -> Iterator[Moved]:
+def moved_before(tx: Connection, board: str, stretch: Stretch, cards: Sequence[str]) -> Iterator[Moved]:
     """What had happened to these *cards* before the stretch."""
     if not stretch.after:
         return

@@ -1,12 +1,24 @@
 """The stored projections: every row can be thrown away and folded again from the log.
 
-`leases`, `held` and `sweeps` are operational: no fold reads them, and every decision that used them wrote what it saw
-into its event.
+`leases`, `held`, `sweeps` and `measures` are operational: no fold reads them, and every decision that used them wrote
+what it saw into its event. `snapshots`, `past_tasks` and `past_links` are how cards and links stood at some positions.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, Boolean, Column, ForeignKeyConstraint, Index, Integer, MetaData, Table, Text, text
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    Column,
+    Float,
+    ForeignKeyConstraint,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    text,
+)
 
 from ledger.schema import NAME, metadata
 
@@ -135,6 +147,7 @@ runs = Table(
     sqlite_with_rowid=False,
 )
 _partial("runs_open", runs, "ended_by", "board", "task", "run", where="ended_by IS NULL")
+_partial("runs_late", runs, "board", "late_position", where="late_position IS NOT NULL")
 
 links = Table(
     "links",
@@ -183,6 +196,57 @@ sweeps = Table(
     ForeignKeyConstraint(["board"], ["boards.board"], name="sweeps_board"),
     sqlite_with_rowid=False,
 )
+
+measures = Table(
+    "measures",
+    metadata,
+    Column("board", NAME, primary_key=True),
+    Column("host", NAME, primary_key=True),
+    Column("name", NAME, primary_key=True),
+    Column("value", Float, nullable=False),
+    Column("at", BigInteger, nullable=False),
+    ForeignKeyConstraint(["board"], ["boards.board"], name="measures_board"),
+    sqlite_with_rowid=False,
+)
+"""What a host measured last, by name: for dashboards."""
+
+snapshots = Table(
+    "snapshots",
+    metadata,
+    Column("board", NAME, primary_key=True),
+    Column("fold", Integer, primary_key=True, autoincrement=False),
+    Column("position", BigInteger, primary_key=True, autoincrement=False),
+    ForeignKeyConstraint(["board"], ["boards.board"], name="snapshots_board"),
+    sqlite_with_rowid=False,
+)
+"""The positions for which `past_tasks` and `past_links` tell how the board stood, by the version of the fold."""
+
+
+def _past(table: Table, name: str) -> Table:
+    """*table*'s rows as they were from a snapshot, *since*, up to the one, *until*, that no longer has them."""
+    keys = [column.name for column in table.primary_key][1:]
+    return Table(
+        name,
+        metadata,
+        Column("board", NAME, primary_key=True),
+        Column("fold", Integer, primary_key=True, autoincrement=False),
+        *(Column(key, NAME, primary_key=True) for key in keys),
+        Column("since", BigInteger, primary_key=True, autoincrement=False),
+        Column("until", BigInteger, nullable=False),
+        *(Column(each.name, each.type, nullable=each.nullable) for each in table.columns if not each.primary_key),
+        ForeignKeyConstraint(["board"], ["boards.board"], name=f"{name}_board"),
+        sqlite_with_rowid=False,
+    )
+
+
+past_tasks, past_links = _past(tasks, "past_tasks"), _past(links, "past_links")
+PAST = (snapshots, past_tasks, past_links)
+STANDING = 2**62
+"""*until*, of a row that no snapshot has ended yet."""
+for _side in ("since", "until"):
+    Index(f"past_tasks_{_side}", past_tasks.c.board, past_tasks.c.fold, past_tasks.c[_side])
+_partial("past_tasks_running", past_tasks, "board", "fold", "until", where="run IS NOT NULL")
+Index("past_links_parent", past_links.c.board, past_links.c.fold, past_links.c.parent, past_links.c.until)
 
 cards = Table(
     "cards",

@@ -32,6 +32,7 @@ OPERATIONAL: Final = (
     "INSERT INTO leases VALUES ('b', 't_a', 2, 7, NULL), ('b', 't_p', 1, 8, 9)",
     "INSERT INTO held VALUES ('b', 't_a', 'cooldown_until', 5, 6)",
     "INSERT INTO sweeps VALUES ('b', 'host', 5, NULL, 0)",
+    "INSERT INTO measures VALUES ('b', 'host', 'sweep.observe', 0.5, 6)",
 )
 """What no log tells: rows of every table that no event makes."""
 

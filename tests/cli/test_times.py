@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cli.times import DURATIONS, LONGEST, TIMES, parse_duration, parse_time, show_age, show_local, zone_name
-from ledger.clock import SECOND, instant, rfc3339
+from cli.times import DURATIONS, LONGEST, TIMES, parse_duration, parse_time, show_local, zone_name
+from ledger.clock import SECOND, instant, rfc3339, show_age
 from ledger.errors import InvalidInput
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -449,13 +449,22 @@ def test_every_past_position_of_a_good_log_is_good(board, until):
     assert found.hash == board.read()[until - 1].hash.hex()
 
 
-def test_the_rows_are_not_compared_with_the_past(board):
-    """CLI `--at`: what is stored stands at the head, and that is said."""
+def test_the_past_is_compared_with_what_is_shown_of_it(board):
+    """CLI `--at`: rows of the present are compared at the head alone; a run that was over then is a row of the past."""
     outside(board, "UPDATE tasks SET failures = 9")
-    found = audit(board, until=22)
-    assert found.divergences == ()
-    assert "what is stored stands at position 23: not compared with the fold at 22" in found.notes
+    assert audit(board, until=22).divergences == ()
     assert len(audit(board, until=23).divergences) == len(audit(board, until=99).divergences) == 2
+    outside(board, "UPDATE runs SET worker = 'eve' WHERE task = 't_p'")
+    assert named(audit(board, until=10)) == []
+    assert named(audit(board, until=11)) == [("t_p", 11, "§9 stored")]
+
+
+def test_a_past_of_which_not_all_can_be_read_is_compared_with_nothing(board):
+    """RULES §2: its fold stopped; that is said."""
+    outside(board, "UPDATE events SET kind = 'dreamt' WHERE position = 12")
+    found = audit(board, until=20)
+    assert ("t_a", 12, "§2 kind") in named(found)
+    assert "what is stored was not compared with the fold at 20: not all can be read" in found.notes
 
 
 def test_words_that_were_redacted_after_that_position_may_be_missing(board):

@@ -1,0 +1,159 @@
+"""What this host measures of itself: written beside the row of its sweep, added up in the store, never read by a fold.
+
+What a tick measures after its last write is carried to the next one: in memory, and for a sweep that ends in a file. It
+is taken from there before it is written, so a crash may lose a little of it and never counts anything twice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote
+
+from sqlalchemy import Connection, bindparam, insert, update
+
+from kanban.desk import APPENDED
+from kanban.folders import make_private, read_file, replace
+from kanban.laps import Lap
+from ledger.database import writing
+from ledger.errors import LedgerError
+from ledger.prepared import Prepared
+from ledger.store import instant_of
+from projections import tables
+from projections.counted import BOARDS, COUNTED, Counted, Ended, further, measure_of, stored, stored_position
+from projections.measured import (
+    APPEND_SECONDS,
+    APPENDS,
+    REPLAY_DIVERGENCES,
+    REPLAY_POSITION,
+    phase_count,
+    phase_seconds,
+)
+
+if TYPE_CHECKING:
+    from kanban.session import Session
+    from projections.replay import Replay
+
+MEASURES: Final = tables.measures
+MOST: Final = 20_000
+"""Events that a tick counts at the most, so that a log of old is caught up with in steps."""
+_NANO: Final = 1_000_000_000
+_LONGEST: Final = 16_384  # bytes of a file of measures
+
+
+@dataclass(slots=True)
+class Measures:
+    """What the sweeps of one board on this host have measured and not yet written. Held by one sweep at a time."""
+
+    board: str
+    file: Path
+    waiting: dict[str, float] = field(default_factory=dict)
+    _known: Counted = field(default_factory=Counted)
+
+    @classmethod
+    def of(cls, home: Path, board: str) -> Measures:
+        """Those of *board* on the host whose home that is."""
+        return cls(board, home / "measures" / f"{quote(board, safe='')}.json")
+
+    def take(self, laps: Sequence[Lap]) -> None:
+        """Take up how long the parts of a tick took."""
+        for lap in laps:
+            _sum(self.waiting, {phase_count(lap.phase): 1, phase_seconds(lap.phase): (lap.ended - lap.begun) / _NANO})
+
+    def write(self, tx: Connection, host: str, position: int, at: int) -> list[Ended]:
+        """Write all that waits as *host*'s, and count what the log has come to up to *position*: what was counted.
+
+        In the transaction that writes the row of the sweep, which holds the board.
+        """
+        self._fetch()
+        appends, seconds = APPENDED.pop(self.board, (0, 0.0))
+        _sum(self.waiting, {APPENDS: appends, APPEND_SECONDS: seconds} if appends else {})
+        written, self.waiting = self.waiting, {}
+        add(tx, self.board, host, at, written)
+        return self._count(tx, position, at)
+
+    def keep(self, laps: Sequence[Lap]) -> None:
+        """Take up *laps*, too, and put what waits where the next sweep finds it, whichever process that is."""
+        self.take(laps)
+        self._fetch()
+        if self.waiting:
+            with suppress(OSError):
+                make_private(self.file.parent)
+                replace(self.file, json.dumps(self.waiting).encode(), lasting=False)
+                self.waiting = {}
+
+    def _fetch(self) -> None:
+        text = read_file(self.file, limit=_LONGEST)
+        if text is None:
+            return
+        with suppress(OSError):
+            self.file.unlink()
+            _sum(self.waiting, _numbers(text))
+
+    def _count(self, tx: Connection, position: int, at: int) -> list[Ended]:
+        if stored_position(tx, self.board) != self._known.position:
+            self._known = stored(tx, self.board)
+        start = self._known
+        if start.position >= position:
+            return []
+        now, ended = further(tx, self.board, start, min(position, start.position + MOST))
+        moved = {measure_of(key): count for key, count in now.tally.items() if count != start.tally.get(key)}
+        put(tx, self.board, BOARDS, at, {**moved, COUNTED: now.position})
+        self._known = now
+        return ended
+
+
+def add(tx: Connection, board: str, host: str, at: int, measures: Mapping[str, float]) -> None:
+    """Add *measures* to those of *host* that are stored."""
+    _each(_ADD, tx, measures, board=board, host=host, at=at)
+
+
+def put(tx: Connection, board: str, host: str, at: int, measures: Mapping[str, float]) -> None:
+    """Store *measures* in the place of those of *host*."""
+    _each(_PUT, tx, measures, board=board, host=host, at=at)
+
+
+def keep_replay(board: Session, found: Replay) -> LedgerError | None:
+    """Write down what a replay of the whole log found; why that could not be done, where it could not."""
+    measures = {REPLAY_DIVERGENCES: len(found.divergences), REPLAY_POSITION: found.position}
+    try:
+        with writing(board.engine) as tx:
+            put(tx, board.name, board.host.id, instant_of(tx, board.clock), measures)
+    except LedgerError as fault:
+        return fault
+    return None
+
+
+def _each(how: Prepared, tx: Connection, measures: Mapping[str, float], *, board: str, host: str, at: int) -> None:
+    for name, value in measures.items():
+        if how.run(tx, of_board=board, of_host=host, of_name=name, to=value, now=at) == 0:
+            _FIRST.run(tx, board=board, host=host, name=name, value=value, at=at)
+
+
+def _sum(into: dict[str, float], more: Mapping[str, float]) -> None:
+    for name, value in more.items():
+        into[name] = into.get(name, 0) + value
+
+
+def _numbers(text: bytes) -> dict[str, float]:
+    """What a file of measures holds; nothing where it is garbage."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {}
+    if not isinstance(found, dict):
+        return {}
+    return {name: value for name, value in found.items() if isinstance(value, int | float) and isfinite(value)}
+
+
+_IT: Final = [MEASURES.c[name] == bindparam(f"of_{name}") for name in ("board", "host", "name")]
+_PUT: Final = Prepared(update(MEASURES).where(*_IT).values(value=bindparam("to"), at=bindparam("now")))
+_ADD: Final = Prepared(
+    update(MEASURES).where(*_IT).values(value=MEASURES.c.value + bindparam("to"), at=bindparam("now"))
+)
+_FIRST: Final = Prepared(insert(MEASURES))
