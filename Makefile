@@ -6,7 +6,7 @@ STAMP := $(VENV)/.installed
 # Real workers with real clocks want the cores for themselves; all other rings run a process a core.
 ALONE := tests/processes tests/reference tests/field
 
-.PHONY: demo test fix soak bench bench-peers clean
+.PHONY: demo test browser fix soak bench bench-peers screenshots clean
 .DEFAULT_GOAL := test
 
 $(STAMP): pyproject.toml
@@ -17,13 +17,18 @@ $(STAMP): pyproject.toml
 demo: $(STAMP)
 	$(BIN)/ledger demo
 
-test: $(STAMP)
+test: $(STAMP) browser
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
 	$(BIN)/pytest -n auto --dist loadfile --cov --cov-report= $(ALONE:%=--ignore=%)
 	$(BIN)/pytest --cov --cov-append --cov-report=term $(ALONE)
+
+# The tests of the live page drive a real browser; where it cannot be installed they fail and say how to get it.
+browser:
+	@command -v chromium >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null \
+	  || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium >/dev/null; } || true
 
 fix: $(STAMP)
 	$(BIN)/ruff check --fix .

@@ -18,7 +18,19 @@ from typing import Final
 from benchmarks.measure import HEADER, SCALE, Row
 from ledger.database import sqlite_module
 
-GROUPS: Final = ("commands", "growth", "bulk", "replay", "sweep", "writers", "queries", "startup", "disk", "postgres")
+GROUPS: Final = (
+    "commands",
+    "growth",
+    "bulk",
+    "replay",
+    "sweep",
+    "writers",
+    "queries",
+    "startup",
+    "disk",
+    "looking",
+    "postgres",
+)
 ALSO: Final = {"append": "commands", "start-up": "startup"}
 """Other names that people type."""
 ROOT: Final = Path(__file__).resolve().parent.parent / ".bench"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection
+from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 
@@ -59,8 +60,10 @@ def _invalid(request: Request, fault: Exception) -> Response:
 
 def _other(request: Request, fault: Exception) -> Response:
     assert isinstance(fault, HTTPException)
-    if fault.status_code == 404:  # noqa: PLR2004 – no such route
+    if fault.status_code == HTTPStatus.NOT_FOUND:
         return refused(request, NoSuchPage())
+    if fault.status_code != HTTPStatus.METHOD_NOT_ALLOWED:
+        return refused(request, InvalidInput(str(fault.detail), remedy="see /api/openapi.json"))
     answer = refused(request, InvalidInput(f"{request.method} is not for {request.url.path}"))
     answer.status_code = fault.status_code
     answer.headers.update(fault.headers or {})

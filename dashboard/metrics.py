@@ -38,9 +38,11 @@ def readyz(request: Request) -> PlainTextResponse:
     """The store can be read, and its tables are those of this program; else 503, and why, in one line."""
     source = request.app.state.source
     try:
-        check_revision(source.engine, masked(source.engine.url.render_as_string()))
         with source.reading() as tx:
             head(tx, source.board)
+        check_revision(source.engine, masked(source.engine.url.render_as_string()))
     except LedgerError as fault:
         return PlainTextResponse(f"{' '.join(fault.message.split())}\n", 503)
+    except OSError as fault:  # the file went while it was looked at
+        return PlainTextResponse(f"the store cannot be read: {fault.strerror}\n", 503)
     return PlainTextResponse("ok\n")

@@ -205,7 +205,7 @@ def _level(count: int, limit: int) -> str:
 
 # Graphs
 
-_NODE_WIDE, _NODE_TALL, _NODE_STEP, _COLUMN_STEP = 176, 42, 52, 204
+_NODE_WIDE, _NODE_TALL, _NODE_STEP, _COLUMN_STEP = 172, 42, 52, 196
 _NODE_LETTERS: Final = 22
 
 

@@ -17,7 +17,7 @@ from dashboard import pictures
 from dashboard.acts import fresh_command
 from dashboard.tiles import Tile
 from ledger.clock import instant, moment, rfc3339, show_age
-from ledger.errors import LedgerError, NotFound
+from ledger.errors import InvalidInput, LedgerError, NotFound, StoreFault, UnknownTask
 from ledger.events import NEUTRAL
 from ledger.recorded import Recorded
 from projections.budgets import Budget
@@ -66,8 +66,17 @@ def address(path: str, given: Mapping[str, Any]) -> str:
 
 def refusal(request: Request, error: LedgerError, code: int) -> HTMLResponse:
     """The page that names what is wrong and what to do about it."""
-    title = "There is no such thing" if isinstance(error, NotFound) else "That cannot be done"
+    title = next(words for kind, words in _REFUSALS.items() if isinstance(error, kind))
     return page(request, "word.html", status=code, title=title, lines=[_sentence(error.message)], remedy=error.remedy)
+
+
+_REFUSALS: Final[Mapping[type[LedgerError], str]] = {
+    UnknownTask: "There is no such card",
+    NotFound: "That is not there",
+    StoreFault: "The store cannot be read just now",
+    InvalidInput: "That cannot be understood",
+    LedgerError: "That cannot be done",
+}
 
 
 def unauthorised(request: Request) -> HTMLResponse:

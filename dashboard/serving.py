@@ -82,12 +82,17 @@ def url_of(door: socket.socket) -> str:
 
 def serve(app: FastAPI, door: socket.socket, *, ready: Callable[[], None]) -> None:
     """Serve *app* at *door* until INT or TERM comes; *ready* is called once requests are answered."""
+    with closing(door):
+        server_of(app, ready).run(sockets=[door])
+
+
+def server_of(app: FastAPI, ready: Callable[[], None]) -> uvicorn.Server:
+    """A server of *app*, to be run with a socket; in another thread than the main one `should_exit` ends it."""
     config = uvicorn.Config(
         app, http="h11", ws="none", lifespan="off", loop="asyncio", log_config=None, access_log=False,
         server_header=False, proxy_headers=False, timeout_graceful_shutdown=GOODBYE,
     )  # fmt: skip
-    with closing(door):
-        _Server(config, ready, app.state.live.close).run(sockets=[door])
+    return _Server(config, ready, app.state.live.close)
 
 
 class _Server(uvicorn.Server):

@@ -257,7 +257,13 @@ class Live:
                 await self._look()
 
     async def _look(self) -> None:
+        """Look, and tell all; after trouble all of them read anew, for nobody knows what each of them has missed."""
+        before = self._trouble
         await self._try(self._watch.look, self._clients)
+        if before and not self._trouble:
+            anew = Reload(self._watch.position, "the board could not be read for a while").as_event()
+            for heard in self._clients:
+                _put(heard, anew)
 
     async def _try(self, question: Any, hearers: Any) -> None:
         """Ask in a thread, and tell the *hearers* what it comes to: also that the store cannot be read just now."""
@@ -271,9 +277,10 @@ class Live:
             said = await asyncio.to_thread(asked)
         except LedgerError as fault:
             said = self._trouble = _event("trouble", {"message": masked(fault.message)})
-        except Exception:
-            _log.exception("a look at the board failed")
+        except Exception:  # noqa: BLE001 – one bad look must not end all streams
             said = self._trouble = _event("trouble", {"message": "the server failed at that"})
+            if said != before:
+                _log.exception("a look at the board failed")
         if said and said != before:
             for heard in list(hearers):
                 _put(heard, said)

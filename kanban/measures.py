@@ -71,8 +71,6 @@ class Measures:
         In the transaction that writes the row of the sweep, which holds the board.
         """
         self._fetch()
-        appends, seconds = APPENDED.pop(self.board, (0, 0.0))
-        _sum(self.waiting, {APPENDS: appends, APPEND_SECONDS: seconds} if appends else {})
         written, self.waiting = self.waiting, {}
         add(tx, self.board, host, at, written)
         return self._count(tx, position, at)
@@ -88,6 +86,9 @@ class Measures:
                 self.waiting = {}
 
     def _fetch(self) -> None:
+        """Take up what this process has appended, and what another left."""
+        appends, seconds = APPENDED.pop(self.board, (0, 0.0))
+        _sum(self.waiting, {APPENDS: appends, APPEND_SECONDS: seconds} if appends else {})
         text = read_file(self.file, limit=_LONGEST)
         if text is None:
             return

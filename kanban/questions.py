@@ -95,6 +95,11 @@ class Past(Asked):
         self.position = position
         self.now = now
 
+    def why(self, task: str, topic: str | None = None) -> dict[str, Any]:
+        """Why the card stood where it stood, with event positions; what to run is not said of the past."""
+        with self.look() as desk:
+            return queries.why(desk.tx, self.name, task, now=desk.now, topic=topic, then=True)
+
     @contextmanager
     def look(self) -> Iterator[Desk]:
         """The board as it stood."""

@@ -33,7 +33,7 @@ ENDPOINTS: Final = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_EN
 LATEST: Final = 86_400 * SECOND
 """A run that ended so long before a sweep counted it is not told of: collectors take no news of old (microseconds)."""
 _KNOWN: Final = ("otlp", "console")
-_PATIENCE: Final = 5.0  # seconds that the end of a process waits for a collector
+_PATIENCE: Final = 3.0  # seconds that the end of a process waits for a collector
 _MICRO: Final = 1_000  # nanoseconds
 
 

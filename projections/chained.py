@@ -36,15 +36,7 @@ class Chain:
         """Check the next stored row, its columns in the order of `Recorded`."""
         (board, position, task, version, kind, schema, at, actor_kind, actor_name, actor_host, run, outcome,
          command_id, facts, digest, stored, salt, words) = row  # fmt: skip
-        numbers = type(position) is type(version) is type(schema) is type(at) is int
-        if not numbers or type(task) is not str or not (run is None or type(run) is int):
-            raise TypeError("a column holds another type")
-        last = self._versions.get(task, 0)
-        if position != self.position + 1 or version != last + 1 or at < self.at:
-            self._holes(row, last)
-        self.position, self.at, self._versions[task] = position, at, version
-        if self._unhashed:
-            return
+        self.place(position, task, version, schema=schema, at=at, run=run)
         if words is None:
             self.wordless[position] = task
         else:
@@ -64,13 +56,22 @@ class Chain:
             self._instead = None
         self.hash = stored
 
-    def damaged(self, row: tuple[Any, ...], fault: Exception) -> None:
-        """Go on after a row whose columns are not even of the right types."""
-        event = Recorded._make(row)
-        self.position = event.position if isinstance(event.position, int) else self.position + 1
+    def place(self, position: int, task: str, version: int, *, schema: int, at: int, run: int | None) -> None:
+        """Check that the next event stands where it must, and what its numbers are: no hash, no words."""
+        numbers = type(position) is type(version) is type(schema) is type(at) is int
+        if not numbers or type(task) is not str or not (run is None or type(run) is int):
+            raise TypeError("a column holds another type")
+        last = self._versions.get(task, 0)
+        if position != self.position + 1 or version != last + 1 or at < self.at:
+            self._holes(task, last, position=position, version=version, at=at)
+        self.position, self.at, self._versions[task] = position, at, version
+
+    def damaged(self, fault: Exception, *, position: Any, task: Any, stored: Any = None) -> None:
+        """Go on after a row whose columns are not even of the right types; *stored*: its hash, where that was read."""
+        self.position = position if isinstance(position, int) else self.position + 1
         text = f"its stored columns cannot be hashed: {type(fault).__name__}: {fault}"
-        self.found.append(Divergence(str(event.task), self.position, "§10 chain", None, None, text))
-        self.hash = event.hash if isinstance(event.hash, bytes) else self._instead or b""
+        self.found.append(Divergence(str(task), self.position, "§10 chain", None, None, text))
+        self.hash = stored if isinstance(stored, bytes) else self._instead or b""
         self._instead = None
 
     def end(self, head: Head | None, redacted: dict[int, int]) -> None:
@@ -99,15 +100,16 @@ class Chain:
                 text = "its words are gone, and no later `redacted` names it"
                 self.found.append(Divergence(task, position, "§10 words", None, "words", text))
 
-    def _holes(self, row: tuple[Any, ...], last: int) -> None:
-        event = Recorded._make(row)
-        numbers = (("position", event.position, self.position + 1), ("version", event.version, last + 1))
+    def _holes(self, task: str, last: int, *, position: int, version: int, at: int) -> None:
+        numbers = (("position", position, self.position + 1), ("version", version, last + 1))
         for name, stored, expected in numbers:
             if stored != expected:
-                of = f" of {event.task or 'the board'}" if name == "version" else ""
-                self._say(row, f"§2 {name}", stored, expected, f"{name} {stored}{of} after {expected - 1}")
-        if event.at < self.at:
-            self._say(row, "§2 at", event.at, self.at, "its instant is before that of the event before it")
+                of = f" of {task or 'the board'}" if name == "version" else ""
+                text = f"{name} {stored}{of} after {expected - 1}"
+                self.found.append(Divergence(task, position, f"§2 {name}", stored, expected, text))
+        if at < self.at:
+            text = "its instant is before that of the event before it"
+            self.found.append(Divergence(task, position, "§2 at", at, self.at, text))
 
     def _broken(self, row: tuple[Any, ...], computed: bytes, text: str) -> None:
         event = Recorded._make(row)

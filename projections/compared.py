@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import fields
 from hashlib import sha256
 from itertools import islice
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from pydantic_core import to_json
@@ -23,7 +23,7 @@ from projections.world import World
 
 Row = tuple[Any, ...]
 
-_PAGE: Final = 500
+_PAGE: Final = 100
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 
@@ -180,7 +180,8 @@ def rows(world: World, table: str) -> Iterator[tuple[Any, ...]]:
 
 _LABELS: Final = Card._fields.index("labels")
 _NESTED: Final = tuple(Run._fields.index(name) for name in ("quota", "stops", "group", "turns"))
-_STATE: Final = itemgetter(*(index for index, name in enumerate(Task._fields) if name in TASK_COLUMNS))
+_RUN: Final = attrgetter(*Run._fields)
+_STATE: Final = attrgetter(*(name for name in Task._fields if name in TASK_COLUMNS))
 _HOLD: Final = attrgetter(*(field.name for field in fields(Hold)))
 _NO_HOLD: Final = (None,) * len(fields(Hold))
 
@@ -192,11 +193,13 @@ def _task_values(task: Task, open_parents: int) -> tuple[Any, ...]:
 
 
 def _run_values(run: Run) -> tuple[Any, ...]:
-    values = list(run)
+    values = list(_RUN(run))
     for index in _NESTED:
-        values[index] = _nested(values[index])
+        value = values[index]
+        if value is not None:
+            values[index] = _nested(value)
     return tuple(values)
 
 
-def _nested(value: Any) -> str | None:
-    return "[]" if value == () else None if value is None else _bytes(value).decode("utf-8", "surrogatepass")
+def _nested(value: Any) -> str:
+    return _bytes(tuple(value)).decode("utf-8", "surrogatepass") if value else "[]"  # nearly all are empty

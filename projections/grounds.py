@@ -55,6 +55,12 @@ def by_log(found: Kept, task: str, places: tuple[int, ...]) -> Held:
             return Held(Ground("no sweep has looked at it since it became claimable", "§7"), "ledger sweep")
 
 
+def untold(task: str) -> Held:
+    """That nothing in the log kept a card from being started at an earlier moment."""
+    said = "nothing in the log kept it from being started; what a sweep that passed it over saw is not in the log"
+    return Held(Ground(said, "§7"), f"ledger why {task}")
+
+
 def by_placement(host: str, task: str) -> Held:
     """That a card which nothing keeps waits for the one host whose sweep may start it."""
     said = f"it is placed on {host}, and no sweep there has looked at it since it became claimable"

@@ -210,7 +210,7 @@ def blocked_by_operator(moment: Moment, event: Recorded, task: Task) -> Wrong | 
 
 def changes_by_operator(moment: Moment, event: Recorded, task: Task) -> Wrong | None:  # noqa: ARG001
     """Status `review`: nothing else holds the card."""
-    found = status(task._replace(open_parents=moment.world.graph.open.get(task.id, 0)))
+    found = status(task.frozen()._replace(open_parents=moment.world.graph.open.get(task.id, 0)))
     return None if found == "review" else Wrong("§8", f"changes_requested: the card was {found}", found, "review")
 
 

@@ -25,12 +25,13 @@ _BY_STOP: Final = {
     "operator": Outcome.INTERRUPTED,
     "drain": Outcome.INTERRUPTED,
 }
+_ONLY: Final[dict[str, frozenset[str]]] = {outcome: frozenset({outcome}) for outcome in Outcome}
 
 
 def claimed(moment: Moment, event: Recorded, task: Task) -> Wrong | None:
     """Claimable at that instant, the next run, for the card's worker, not paused, under every cap."""
     open_parents = moment.world.graph.open.get(task.id, 0)
-    waiting = task._replace(open_parents=open_parents) if open_parents > 0 else task
+    waiting = task.frozen()._replace(open_parents=open_parents) if open_parents > 0 else task
     if not claimable(waiting, event.at):
         return _not_claimable(event, waiting)
     if event.run != task.last_run + 1:
@@ -93,8 +94,8 @@ def worker_bound(moment: Moment, event: Recorded, task: Task) -> Wrong | None:
     return _paused(moment, event, run.worker, event.facts["host"])
 
 
-def progressed(moment: Moment, event: Recorded, task: Task) -> Wrong | None:  # noqa: ARG001 – one shape for all
-    """The open run."""
+def of_open_run(moment: Moment, event: Recorded, task: Task) -> Wrong | None:  # noqa: ARG001 – one shape for all
+    """The open run, whatever is said of it."""
     return _other_run(event, task)
 
 
@@ -128,29 +129,29 @@ def outcomes(run: Run, *, code: int | None, signal: int | None, evidence: str) -
     """What a run may have been booked as: the first row of RULES §6 that matches, as far as the log can tell."""
     match code:
         case 75:
-            return frozenset({Outcome.RATE_LIMITED})
+            return _ONLY["rate_limited"]
         case 78:
-            return frozenset({Outcome.CONFIG})
+            return _ONLY["config"]
         case _ if run.stops:
-            return frozenset({_BY_STOP[run.stops[0].cause]})
+            return _ONLY[_BY_STOP[run.stops[0].cause]]
         case 0 | 1:
-            quota = {Outcome.RATE_LIMITED} if run.quota else set()
-            return frozenset(quota | ({Outcome.CRASHED} if code == 1 else _of_success(run)))
+            by_code = _ONLY["crashed"] if code == 1 else _of_success(run)
+            return by_code | _ONLY["rate_limited"] if run.quota else by_code
         case 126 | 127:
-            return frozenset({Outcome.SPAWN_FAILED})
+            return _ONLY["spawn_failed"]
         case _ if evidence != "none":
             asked = code in _ASKED_TO_STOP or signal in _STOP_SIGNALS
-            return frozenset({Outcome.INTERRUPTED if asked else Outcome.CRASHED})
+            return _ONLY["interrupted" if asked else "crashed"]
         case _ if run.group is None:  # nothing ran that could be gone
-            return frozenset({Outcome.LOST, Outcome.INTERRUPTED})
+            return _ONLY["lost"] | _ONLY["interrupted"]
         case _:
-            return frozenset({Outcome.LOST, Outcome.INTERRUPTED, Outcome.CRASHED})
+            return _ONLY["lost"] | _ONLY["interrupted"] | _ONLY["crashed"]
 
 
-def _of_success(run: Run) -> set[Outcome]:
+def _of_success(run: Run) -> frozenset[str]:
     """`exited` of code 0: none where the claim's on_success stands for a verb."""
     by_verb = run.on_success == "complete" or (run.on_success == "review" and run.lane == "work")
-    return set() if by_verb else {Outcome.CLEAN}
+    return frozenset() if by_verb else _ONLY["clean"]
 
 
 def _lost(event: Recorded, facts: dict[str, Any]) -> Wrong | None:
@@ -183,11 +184,6 @@ def completed(moment: Moment, event: Recorded, task: Task) -> Wrong | None:
     if event.run is None:
         return completed_by_operator(moment, event, task)
     return _other_run(event, task) or unmet(moment, event, task)
-
-
-def review_requested(moment: Moment, event: Recorded, task: Task) -> Wrong | None:  # noqa: ARG001
-    """The open run."""
-    return _other_run(event, task)
 
 
 def changes_requested(moment: Moment, event: Recorded, task: Task) -> Wrong | None:
@@ -239,7 +235,7 @@ def late_result(moment: Moment, event: Recorded, task: Task) -> Wrong | None:
 
 
 def _other_run(event: Recorded, task: Task) -> Wrong | None:
-    if event.run is not None and event.run == task.run:
+    if event.run == task.run and event.run is not None:
         return None
     found = f"run {task.run} was open" if task.run is not None else "no run was open"
     return Wrong("§2", f"{event.kind} names run {event.run}: {found}", event.run, task.run)

@@ -42,16 +42,20 @@ CHECKS: Final[dict[str, Check]] = {
     "redacted": cards.redacted,
     "claimed": runs.claimed,
     "worker_bound": runs.worker_bound,
-    "progressed": runs.progressed,
+    "progressed": runs.of_open_run,
     "stop_requested": runs.stop_requested,
     "exited": runs.exited,
     "violation": _violation,
     "completed": runs.completed,
-    "review_requested": runs.review_requested,
+    "review_requested": runs.of_open_run,
     "changes_requested": runs.changes_requested,
     "blocked": runs.blocked,
     "late_result": runs.late_result,
 }
+
+
+_REMEMBERED: Final = ENDINGS | {"created", "claimed", "late_result"}
+"""Kinds after which the judge knows more than before."""
 
 
 class Due(NamedTuple):
@@ -104,8 +108,7 @@ class Judge:
         """Judge *event* before it is folded; *task* is its card as it is then."""
         if self.blind:
             return
-        whole = bool(self._dues) and self._came_due(event)
-        if not whole and event.task not in self._guilty:
+        if not (self._dues and self._came_due(event)) and event.task not in self._guilty:
             wrong = self._wrong(event, task)
             if wrong is not None:
                 self._report(wrong.at(event.task, event.position))
@@ -113,6 +116,8 @@ class Judge:
 
     def after(self, event: Recorded, was: Task | None) -> None:
         """Go on to the next moment: *event* has been folded, the card *was* before it."""
+        if event.kind not in _REMEMBERED:
+            return
         self.moment.take(event)
         if event.run is None or was is None or self.blind or event.task in self._guilty:
             return
@@ -142,14 +147,17 @@ class Judge:
             wrong = cards.by_worker(event, task)
             if wrong is not None:
                 return wrong
+        if task is None:
+            return self._without_card(event)
+        check = CHECKS.get(event.kind)  # none: the fold says that it cannot read it
+        return None if check is None else check(self.moment, event, task)
+
+    def _without_card(self, event: Recorded) -> Wrong | None:
         if event.task == "":
             return cards.of_board(self.moment, event)
         if event.kind == "created":
-            return cards.created(self.moment, event, task)
-        if task is None:
-            return Wrong("§2", f"{event.kind}: the card had not been created", event.kind, "created")
-        check = CHECKS.get(event.kind)  # none: the fold says that it cannot read it
-        return None if check is None else check(self.moment, event, task)
+            return cards.created(self.moment, event, None)
+        return Wrong("§2", f"{event.kind}: the card had not been created", event.kind, "created")
 
     def _came_due(self, event: Recorded) -> bool:
         """Whether *event* is what had to come, and wholly judged by that."""

@@ -10,7 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any, Unpack
 
-from sqlalchemy import ColumnElement, Connection, bindparam, case, func, or_, select, text
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, func, or_, select, text
 
 from ledger.errors import UnknownTask
 from ledger.prepared import Prepared
@@ -101,10 +101,14 @@ def board(tx: Connection, board: str) -> dict[str, Any]:
 
 def stats(tx: Connection, board: str, now: int) -> dict[str, Any]:
     """How many cards stand where, how many runs are live, what could be claimed at *now* and since when."""
-    count = select(CARDS.c.status, func.count()).where(CARDS.c.board == board).group_by(CARDS.c.status)
-    by_status: dict[str, int] = {str(status): int(cards) for status, cards in tx.execute(count)}
-    could = select(func.count(), func.min(CARDS.c.updated_at)).where(CARDS.c.board == board, *claimable_at(now))
-    claimable, oldest = tx.execute(could).one()
+    could = case((and_(*claimable_at(now)), CARDS.c.updated_at))
+    counted = select(CARDS.c.status, func.count(), func.count(could), func.min(could))  # in one walk of the board
+    rows = tx.execute(counted.where(CARDS.c.board == board).group_by(CARDS.c.status)).all()
+    by_status: dict[str, int] = {status: cards for status, cards, _, _ in rows}
+    claimable, oldest = (
+        sum(cards for _, _, cards, _ in rows),
+        min((at for *_, at in rows if at is not None), default=None),
+    )
     ticks = select(SWEEPS.c.host, SWEEPS.c.ticked_at, SWEEPS.c.errors).where(SWEEPS.c.board == board)
     return {
         "by_status": {status: by_status.get(status, 0) for status in STATUSES},

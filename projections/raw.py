@@ -10,7 +10,10 @@ from typing import Any, Final
 from sqlalchemy import Connection, Select
 from sqlalchemy.exc import DatabaseError
 
-_PAGE: Final = 1_000
+_PAGE: Final = {"sqlite": 100}
+"""Rows: few enough to be looked at while they are still in the processor's cache."""
+_SENT: Final = 1_000
+"""Rows that a server sends at once."""
 _names: Final = (f"pages_{number}" for number in count())
 
 
@@ -19,7 +22,8 @@ def pages(tx: Connection, query: Select[Any]) -> Iterator[list[tuple[Any, ...]]]
     driver: Any = tx.dialect.dbapi
     try:
         with closing(_opened(tx, query)) as cursor:
-            while page := cursor.fetchmany(_PAGE):
+            size = _PAGE.get(tx.dialect.name, _SENT)
+            while page := cursor.fetchmany(size):
                 yield page
     except driver.Error as fault:
         raise DatabaseError(str(query), None, fault) from fault

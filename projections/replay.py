@@ -11,36 +11,38 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Final
+from functools import lru_cache, partial
+from operator import itemgetter
+from typing import Any, Final, cast
 
-from sqlalchemy import Connection, Engine, Select, select
+from sqlalchemy import Connection, Engine, Select, null, select
 
 from ledger.chain import first_hash
 from ledger.database import reading
 from ledger.errors import NewerSchema, UnknownKind, UnknownTask
-from ledger.events import SCHEMAS
+from ledger.events import ENDINGS, SCHEMAS
 from ledger.recorded import Recorded, parsed, valid
-from ledger.schema import events
+from ledger.schema import events, words
 from ledger.store import Head, head
 from ledger.upcasters import upcast
 from projections.chained import Chain
 from projections.compared import Comparison
 from projections.divergence import Divergence, Wrong
 from projections.legality import Judge
-from projections.logged import CHAINED, log_of, stray_words
+from projections.logged import log_of, stray_words
 from projections.past import past
 from projections.raw import pages
 from projections.world import World
 
 __all__ = ["Divergence", "Replay", "replay"]
 
-_FOLDED: Final = frozenset(
-    {"position", "task", "version", "kind", "schema", "at", "actor_kind", "run", "outcome", "facts"}
-)
-"""What a fold and the rules read of an event; all columns stand in the chain."""
+_FOLDED: Final = (
+    "position", "task", "version", "kind", "schema", "at", "actor_kind", "run", "outcome", "facts_text", "words_text",
+)  # fmt: skip
+"""What a fold and the rules read of an event, and Pydantic; all columns stand in the chain."""
+_HASH: Final = Recorded._fields.index("hash")
+_folded: Final = itemgetter(*(Recorded._fields.index(name) for name in _FOLDED))
 _SHORT: Final = 64  # characters
-_KEPT: Final = 4_096
 _CANNOT_SAY: Final = (
     "processes, leases and quota patterns are taken as they were written; a tail cut off together with the board's row "
     "shows only against a checkpoint kept elsewhere"
@@ -113,40 +115,36 @@ def replay(
     )
 
 
-class _Decoded:
-    """The facts of an event, decoded when first asked for and then kept in the event itself.
+class _Event:
+    """An event as a fold and the rules read it, from its row; facts are decoded once, however many ask for them.
 
-    Short ones are mostly the same few texts: each of those is decoded once for all, since nobody changes facts.
+    Plain slots: what is asked of a million events twenty times must not be computed.
     """
 
-    def __init__(self) -> None:
-        self._short: dict[tuple[str, int, str], dict[str, Any]] = {}
+    __slots__ = (*_FOLDED, "_facts")
 
-    def __get__(self, event: Recorded, _owner: type) -> dict[str, Any]:
-        text = event.facts_text
-        if len(text) > _SHORT:
-            facts = _decoded(event, text)
-        else:
-            key = (event.kind, event.schema, text)
-            found = self._short.get(key)
-            facts = _decoded(event, text) if found is None else found
-            if found is None and len(self._short) < _KEPT:
-                self._short[key] = facts
-        event.__dict__["facts"] = facts
-        return facts
+    def __init__(self, row: tuple[Any, ...]) -> None:
+        (self.position, self.task, self.version, self.kind, self.schema, self.at, self.actor_kind, self.run,
+         self.outcome, self.facts_text, self.words_text) = row  # fmt: skip
+        self._facts: dict[str, Any] | None = None
 
+    @property
+    def facts(self) -> dict[str, Any]:
+        """As `Recorded.facts`; short texts are mostly the same few, so each is decoded once for all to read."""
+        found = self._facts
+        if found is None:
+            text = self.facts_text
+            found = _parsed_once(text) if len(text) <= _SHORT else parsed(text)
+            if SCHEMAS.get(self.kind) != self.schema:
+                found = upcast(self.kind, self.schema, found, position=self.position)
+            self._facts = found
+        return found
 
-def _decoded(event: Recorded, text: str) -> dict[str, Any]:
-    facts = parsed(text)
-    if SCHEMAS.get(event.kind) != event.schema:
-        facts = upcast(event.kind, event.schema, facts, position=event.position)
-    return facts  # type: ignore[no-any-return]
+    words = Recorded.words
 
 
-class _Read(Recorded):
-    """An event whose facts are decoded once, however many read them: the fold, the graph, the judge."""
-
-    facts = _Decoded()
+_event = cast("Callable[[tuple[Any, ...]], Recorded]", _Event)  # all of it that a fold, a judge and Pydantic read
+_parsed_once: Final = lru_cache(maxsize=4_096)(parsed)
 
 
 @contextmanager
@@ -168,7 +166,7 @@ class _Auditor:
         self.tx, self.board, self.last, self.strict = tx, board, last, strict
         self.until, self.chained = until, chain
         self.chain = Chain(first_hash(last.board_id) if chain else None)
-        self.world = World()
+        self.world = World(in_place=True)
         self.judge = Judge(self.world)
         self.count = 0
         self._found: list[Divergence] = []
@@ -193,9 +191,10 @@ class _Auditor:
     def read(self, progress: Callable[[int, int], None] | None) -> None:
         """Take every event of the log, in order."""
         total = self.last.position if self.until is None else min(self.until, self.last.position)
+        take = self._take_chained if self.chained else self._take
         for page in pages(self.tx, self._query()):
             for row in page:
-                self._take(row)
+                take(row)
             self.count += len(page)
             if progress is not None:
                 progress(self.count, max(total, self.count))
@@ -228,25 +227,47 @@ class _Auditor:
         return tuple(each._replace(task=each.task or None) for each in found), digest
 
     def _query(self) -> Select[Any]:
-        wanted = CHAINED if self.chained else _FOLDED | {"words"} if self.strict else _FOLDED
-        return log_of(self.board, until=self.until, wanted=wanted)
+        if self.chained:
+            return log_of(self.board, until=self.until)
+        wanted = frozenset({"words"}) if self.strict else frozenset()
+        columns = [events.c[name] for name in (*_FOLDED[:-2], "facts")]
+        return log_of(self.board, until=self.until, wanted=wanted).with_only_columns(
+            *columns, words.c.words if self.strict else null()
+        )
 
-    def _take(self, row: tuple[Any, ...]) -> None:
-        event: Recorded = tuple.__new__(_Read, row)
+    def _take_chained(self, row: tuple[Any, ...]) -> None:
+        event = _event(_folded(row))
         try:
             self.chain.take(row)
         except (TypeError, AttributeError, ValueError) as fault:
-            self.chain.damaged(row, fault)
-            self.judge.stop(event.task)
-            return
-        if event.task in self.judge.moment.unread:
+            self._damaged(event, fault, stored=row[_HASH])
+        else:
+            self._judge(event)
+
+    def _take(self, row: tuple[Any, ...]) -> None:
+        event = _event(row)
+        try:
+            self.chain.place(event.position, event.task, event.version, schema=event.schema, at=event.at, run=event.run)
+        except (TypeError, AttributeError, ValueError) as fault:
+            self._damaged(event, fault)
+        else:
+            self._judge(event)
+
+    def _damaged(self, event: Recorded, fault: Exception, *, stored: Any = None) -> None:
+        self.chain.damaged(fault, position=event.position, task=event.task, stored=stored)
+        self.judge.stop(event.task)
+
+    def _judge(self, event: Recorded) -> None:
+        name = event.task
+        if name in self.judge.moment.unread:
             self._pass(event)
             return
-        was = self.world.tasks.get(event.task)
+        card = self.world.tasks.get(name)
+        was = card.frozen() if card is not None and event.kind in ENDINGS else card
         try:
             if event.kind == "redacted":
                 self._redacted[event.facts["redacts"]] = event.position
-            self.judge.before(event, was)
+            self.judge.before(event, card)
             self.world.evolve(event)
             self.judge.after(event, was)
             if self.strict:

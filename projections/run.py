@@ -75,6 +75,14 @@ class Run(NamedTuple):
         """When a stop was first requested (microseconds UTC), or none."""
         return self.stops[0].at if self.stops else None
 
+    def frozen(self) -> Run:
+        """This state, whatever comes: itself, which never changes."""
+        return self
+
+    def changed(self, **changes: Any) -> Run:
+        """The run with *changes*."""
+        return changed(self, **changes)
+
 
 def evolve_run(run: Run | None, event: Recorded) -> Run | None:
     """What *event* makes of the *run* that it names (or that is open, for `edited`). Total."""
@@ -84,16 +92,16 @@ def evolve_run(run: Run | None, event: Recorded) -> Run | None:
         return None
     match event.kind:
         case "progressed":
-            return changed(_used(run, event.facts["usage"]), progress_at=event.at)
+            return _used(run, event.facts["usage"]).changed(progress_at=event.at)
         case "worker_bound":
             return _bound(run, event.facts, event.at)
         case "stop_requested":
             stop = Stop(event.position, event.facts["cause"], event.at, event.facts["wish"] is not None)
-            return changed(run, stops=(*run.stops, stop))
+            return run.changed(stops=(*run.stops, stop))
         case "edited":
-            return changed(run, max_runtime=event.facts["values"].get("max_runtime") or run.max_runtime)
+            return run.changed(max_runtime=event.facts["values"].get("max_runtime") or run.max_runtime)
         case "late_result":
-            return changed(_used(run, event.facts["usage"]), late_position=event.position)
+            return _used(run, event.facts["usage"]).changed(late_position=event.position)
         case kind if kind in ENDINGS and run.open:
             return _ended(run, event)
         case _:
@@ -101,34 +109,16 @@ def evolve_run(run: Run | None, event: Recorded) -> Run | None:
 
 
 def _claimed(event: Recorded) -> Run:
-    facts = event.facts
-    return Run(
-        task=shared(event.task),
-        run=event.run or 0,
-        by=shared(facts["by"]),
-        lock_hash=facts["lock_hash"],
-        host=shared(facts["host"]),
-        boot=shared(facts["boot"]),
-        worker=shared(facts["worker"]),
-        lane=shared(facts["lane"]),
-        lease_until=facts["lease_until"],
-        max_runtime=facts["max_runtime"],
-        on_success=shared(facts["on_success"]),
-        reviewer=facts["reviewer"],
-        result=shared(facts["result"]),
-        quota=tuple(facts["quota"]),
-        claimed_at=event.at,
-        claimed_position=event.position,
-        progress_at=event.at,
-    )
+    *said, quota = _CLAIM(event.facts)
+    at, position = event.at, event.position
+    return Run._make((shared(event.task), event.run or 0, *said, tuple(quota), at, position, None, None, at, *_FRESH))
 
 
 def _bound(run: Run, facts: dict[str, Any], at: int) -> Run:
-    pid, tick, group, host, boot, namespace = _BINDING(facts)
-    binding = Binding(pid, tick, group, shared(host), shared(boot), shared(namespace))
+    binding = Binding._make(_BINDING(facts))
     if facts["role"] == "turns":
-        return changed(run, turns=run.turns or binding, progress_at=at)
-    return changed(run, group=run.group or binding, progress_at=at)
+        return run.changed(turns=run.turns or binding, progress_at=at)
+    return run.changed(group=run.group or binding, progress_at=at)
 
 
 def _used(run: Run, usage: dict[str, Any] | None) -> Run:
@@ -136,8 +126,7 @@ def _used(run: Run, usage: dict[str, Any] | None) -> Run:
     if usage is None:
         return run
     tokens, cost = usage["tokens"], usage["cost"]
-    return changed(
-        run,
+    return run.changed(
         tokens=run.tokens if tokens is None else (run.tokens or 0) + tokens,
         cost=run.cost if cost is None else str(Decimal(run.cost or "0") + Decimal(cost)),
     )
@@ -152,8 +141,10 @@ def _ended(run: Run, event: Recorded) -> Run:
         "ended_position": event.position,
     }
     if event.kind == "exited":
-        return changed(run, **ended, code=facts["code"], signal=facts["signal"], evidence=shared(facts["evidence"]))
-    return changed(_used(run, facts.get("usage")), **ended)
+        return run.changed(**ended, code=facts["code"], signal=facts["signal"], evidence=facts["evidence"])
+    return _used(run, facts.get("usage")).changed(**ended)
 
 
 _BINDING = itemgetter(*Binding._fields)
+_CLAIM = itemgetter(*Run._fields[2 : Run._fields.index("quota") + 1])
+_FRESH = Run("", 0)[Run._fields.index("stops") :]

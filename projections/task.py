@@ -89,6 +89,10 @@ class Task(NamedTuple):
         """Done or archived."""
         return self.archived or self.outcome is not None
 
+    def frozen(self) -> Task:
+        """This state, whatever comes: itself, which never changes."""
+        return self
+
     def seen(self, event: Recorded, **changes: Any) -> Task:
         """The next state: *changes*, and that *event* was the last."""
         values = [*self[:2], event.version, event.position, event.at, *self[5:]]

@@ -138,7 +138,8 @@ class _Pass:
         try:
             self.chain.take(row)
         except (TypeError, AttributeError, ValueError) as fault:
-            self.chain.damaged(row, fault)
+            event = Recorded._make(row)
+            self.chain.damaged(fault, position=event.position, task=event.task, stored=event.hash)
             return
         position = self.chain.position
         if position in self._wanted:

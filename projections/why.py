@@ -15,7 +15,7 @@ from ledger.store import at_position, last_of_kind, read_task
 from projections import tables
 from projections.asked import Asked
 from projections.budgets import at_limit, budgets
-from projections.grounds import Ground, Held, bring_back, by_log, by_placement, by_sweep, told_of, waiting_for
+from projections.grounds import Ground, Held, bring_back, by_log, by_placement, by_sweep, told_of, untold, waiting_for
 from projections.kept import kept
 from projections.proof import COUNTED_BY, Clump, Proof, counted, prove, prove_waiting
 from projections.read_models import load_task
@@ -26,20 +26,23 @@ TOPICS: Final = ("status", "failures", "streak", "hold", "held")
 HELD = tables.held
 
 
-def why(tx: Connection, board: str, task_id: str, *, now: int, topic: str | None = None) -> dict[str, Any]:
+def why(
+    tx: Connection, board: str, task_id: str, *, now: int, topic: str | None = None, then: bool = False
+) -> dict[str, Any]:
     """Why the card has its status, counters, hold, or was not started; with event positions and what to run next.
 
     `proof` holds, for each topic told, the smallest set of events that gives its value (`projections.proof`), with the
     clause of the rules. `chain` leads from a waiting card to what must happen first, `also` names what else must.
     *topic* is one of `status`, `failures`, `streak`, `hold`, `held`; none means all that applies. *now* is microseconds
-    UTC. Raises `UnknownTask`, `InvalidInput`; `UnknownKind`, `NewerSchema` for events that this program cannot read.
+    UTC. *then*: it is asked of the past, of which no sweep tells, and in which nothing can be done.
+    Raises `UnknownTask`, `InvalidInput`; `UnknownKind`, `NewerSchema` for events that this program cannot read.
     """
     if topic is not None and topic not in TOPICS:
         raise InvalidInput(f"{topic!r} is no topic of why", remedy=f"one of: {', '.join(TOPICS)}")
     stored = load_task(tx, board, task_id)
     if stored is None:
         raise UnknownTask(task_id)
-    answer = _Answer(Asked(tx, board, stored, now))
+    answer = _Answer(Asked(tx, board, stored, now), then=then)
     topics = [topic] if topic is not None else _that_apply(stored)
     chain, also = answer.chain
     return {
@@ -50,7 +53,7 @@ def why(tx: Connection, board: str, task_id: str, *, now: int, topic: str | None
         "waits_on": [_wait_json(answer.since(wait)) for wait in answer.asked.waits],
         "chain": chain,
         "also": also,
-        "try": answer.remedy,
+        "try": None if then else answer.remedy,
     }
 
 
@@ -72,8 +75,9 @@ def _wait_json(wait: Wait) -> dict[str, Any]:
 class _Answer:
     """All that can be told of one card; each part is worked out when it is first asked for."""
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: Asked, *, then: bool) -> None:
         self.asked = asked
+        self.then = then
         self._proofs: dict[str, Proof | None] = {}
 
     def proof(self, about: str) -> Proof | None:
@@ -156,7 +160,7 @@ class _Answer:
         if card == asked.task.id:
             return self
         found = load_task(asked.tx, asked.board, card)
-        return _Answer(Asked(asked.tx, asked.board, found or Task(card), asked.now))
+        return _Answer(Asked(asked.tx, asked.board, found or Task(card), asked.now), then=self.then)
 
     def _end(self, wait: Wait) -> dict[str, Any]:
         """The last step of a chain: where the card that must move first stands, and why."""
@@ -258,6 +262,8 @@ class _Answer:
         found = kept(asked.task, asked.settings, asked.live, asked.now)
         if found is None:
             return None
+        if self.then and found.reason == "claimable":
+            return untold(asked.task.id)
         if found.reason in {"no_assignee", "at_capacity", "claimable"}:
             query = select(HELD.c.reason, HELD.c.since).where(HELD.c.board == asked.board, HELD.c.task == asked.task.id)
             row = asked.tx.execute(query).one_or_none()

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Table
 
 from ledger.recorded import Recorded
+from projections import inplace
 from projections.folding import shared
 from projections.graph import GRAPH_KINDS, Graph
 from projections.rows import run_row, settings_row, task_row
@@ -17,9 +18,13 @@ from projections.task import Task, evolve
 
 
 class World:
-    """Every card, run and link of a board, and the board's own state, folded event by event."""
+    """Every card, run and link of a board, and the board's own state, folded event by event.
 
-    def __init__(self) -> None:
+    *in_place*: a card and a run are changed and not copied, so no earlier state may be asked for.
+    """
+
+    def __init__(self, *, in_place: bool = False) -> None:
+        self._card, self._run = (inplace.TASK, inplace.RUN) if in_place else (Task, Run)
         self.position = 0
         self.settings = NEW_BOARD
         self.tasks: dict[str, Task] = {}
@@ -35,16 +40,19 @@ class World:
         """Fold one event."""
         name, number = event.task, event.run
         self.position = event.position
-        if name == "":
-            self.settings = evolve_settings(self.settings, event)
-            return
-        before = self.tasks.get(name) or Task(shared(name))
+        before = self.tasks.get(name)
+        if before is None:
+            if name == "":
+                self.settings = evolve_settings(self.settings, event)
+                return
+            before = self._card(shared(name))
         if number is None and event.kind == "edited":
             number = before.run
         if number is not None:
-            run = evolve_run(self.runs.get((name, number)), event)
-            if run is not None:
-                self.runs[before.id, number] = run
+            was = self.runs.get((name, number))
+            run = evolve_run(was, event)
+            if run is not None and run is not was:
+                self.runs[before.id, number] = run if self._run is Run else self._run(*run)
         self.tasks[before.id] = evolve(before, event)
         if event.kind in GRAPH_KINDS:
             self.graph.evolve(event)
@@ -52,16 +60,17 @@ class World:
     def task(self, task: str) -> Task | None:
         """The card with its number of open parents."""
         found = self.tasks.get(task)
-        return None if found is None else found._replace(open_parents=self.graph.open.get(task, 0))
+        return None if found is None else found.frozen()._replace(open_parents=self.graph.open.get(task, 0))
 
     def rows(self, table: Table) -> list[dict[str, Any]]:
         """The rows that *table* must hold for this board (without the board's name)."""
         match table.name:
             case "tasks":
                 waiting = self.graph.open
-                return [{**task_row(task), "open_parents": waiting.get(name, 0)} for name, task in self.tasks.items()]
+                tasks = ((name, task.frozen()) for name, task in self.tasks.items())
+                return [{**task_row(task), "open_parents": waiting.get(name, 0)} for name, task in tasks]
             case "runs":
-                return [run_row(run) for run in self.runs.values()]
+                return [run_row(run.frozen()) for run in self.runs.values()]
             case "links":
                 return [
                     {"child": child, "parent": parent, "require": require}

@@ -185,3 +185,12 @@ def test_a_log_that_was_brought_in_is_caught_up_with_tick_by_tick(monkeypatch):
         assert lookback.take(position) is None
     assert left == []
     assert lookback.due == position + snapshots.SPACING
+
+
+def test_why_of_the_past_does_not_say_what_to_run_and_blames_no_sweep(ledger, card):
+    """What a sweep saw then is not in the log, and what could be done then is not what can be done now."""
+    found = ledger.json("why", card, "--at", "4")
+    assert found["try"] is None
+    assert found["because"][-1]["text"].startswith("nothing in the log kept it from being started")
+    assert "try:" not in ledger.ok("why", card, "--at", "4").out
+    assert ledger.json("why", card)["try"] == "ledger sweep"

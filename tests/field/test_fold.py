@@ -13,7 +13,8 @@ from ledger.database import reading, sqlite_module, writing
 from ledger.errors import NewerSchema, StoreFault, UnknownKind, Unreadable
 from ledger.recorded import Draft
 from ledger.store import append
-from projections.read_models import apply, rebuild
+from projections.compared import rows
+from projections.read_models import PROJECTIONS, apply, rebuild
 from projections.task import status
 from projections.world import World
 from tests import given
@@ -88,6 +89,22 @@ def test_live_and_replayed_answers_are_equal(moves):
     cut.take(live.log[middle:])
     for other in (whole, cut):
         assert (other.tasks, other.runs, other.settings) == (live.world.tasks, live.world.runs, live.world.settings)
+
+
+@each(LIVES)
+def test_a_board_that_is_folded_in_place_is_the_same_board(moves):
+    """B63: an audit keeps no earlier state of a card; what it folds is what everybody else folds."""
+    live, placed = lived(moves), World(in_place=True)
+    for event in live.log:
+        placed.evolve(event)
+        if event.task:
+            card, copy = placed.tasks[event.task], placed.tasks[event.task].frozen()
+            assert (status(card), card.worker, card.closed) == (status(copy), copy.worker, copy.closed)
+    assert {name: card.frozen() for name, card in placed.tasks.items()} == live.world.tasks
+    assert {key: run.frozen() for key, run in placed.runs.items()} == live.world.runs
+    for table in PROJECTIONS:
+        assert placed.rows(table) == live.world.rows(table)
+        assert list(rows(placed, table.name)) == list(rows(live.world, table.name))
 
 
 @each(LIVES, st.randoms(use_true_random=False))

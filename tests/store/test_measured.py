@@ -8,6 +8,8 @@ from collections import Counter
 import pytest
 
 from kanban import measures
+from kanban.commands import Decision
+from kanban.desk import APPENDED, at_desk
 from kanban.laps import Lap, Laps
 from kanban.measures import Measures
 from ledger.database import reading, writing
@@ -354,6 +356,22 @@ def test_a_file_of_measures_that_is_garbage_is_dropped(store, tmp_path, garbage)
     sweep(store, by)
     assert "ledger_sweep_phase_seconds" not in values(store)
     assert "ledger_append_seconds" not in values(store)
+
+
+def test_what_a_process_appended_after_its_last_sweep_is_not_lost(store, tmp_path):
+    """The next sweep writes it, whichever process that is."""
+    first, second = (Measures.of(tmp_path, ledgers.BOARD) for _ in range(2))
+    with at_desk(store.engine, ledgers.BOARD, store.clock) as desk:
+        desk.write(Decision((given.draft(given.created(), task="t_a"),)))
+    with at_desk(store.engine, ledgers.BOARD, store.clock):
+        pass  # nothing is appended
+    assert APPENDED[ledgers.BOARD][0] == 1
+    first.keep([])
+    assert ledgers.BOARD not in APPENDED
+    sweep(store, second)
+    ((host, (times, seconds)),) = values(store)["ledger_append_seconds"].items()
+    assert (host, times) == (("node-1",), 1)
+    assert seconds > 0
 
 
 def test_a_board_of_any_name_has_a_file(tmp_path):
