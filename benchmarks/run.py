@@ -29,6 +29,7 @@ GROUPS: Final = (
     "startup",
     "disk",
     "looking",
+    "dashboard",
     "postgres",
 )
 ALSO: Final = {"append": "commands", "start-up": "startup"}

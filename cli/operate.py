@@ -110,13 +110,13 @@ def replay(
 
 
 def _keep(call: Call, found: Any) -> None:
-    """Write down what was found, for `ledger metrics`; a store that cannot be written is replayed all the same."""
+    """Note what was found, for `ledger metrics`; where that cannot be written the verdict stands all the same."""
     from kanban.measures import keep_replay
-    from kanban.worker.carrier import is_worker
 
-    fault = None if is_worker(call.environ) else keep_replay(call.board, found)
-    if fault is not None:
-        call.out.note(f"note: that the log was replayed was not written down: {clean(fault.message)}")
+    try:
+        keep_replay(call.address.home, call.address.board, found, call.board.clock())
+    except OSError as fault:
+        call.out.note(f"note: that the log was replayed could not be noted: {clean(fault.filename)}: {fault.strerror}")
 
 
 def _scope(call: Call, assignee: str | None, host: str | None) -> tuple[str, str]:

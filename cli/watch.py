@@ -95,11 +95,20 @@ class _Screen:
             while not self.view.over:
                 if not self.view.paused:
                     self._look_again()
+                self._fit()
                 self.console.control(Control.home())
                 frame = self._frame(self.console.height)
                 screen.update(*frame.lines())
                 for key in keys.within(every):
                     self.view = pressed(self.view, key, self._choices(frame))
+
+    def _fit(self) -> None:
+        """Take the terminal's size, whatever COLUMNS and LINES said of it when the shell began."""
+        from rich.console import ConsoleDimensions
+
+        size = os.get_terminal_size(sys.stdout.fileno())
+        if size.columns and size.lines:
+            self.console.size = ConsoleDimensions(size.columns, size.lines)
 
     def _look_again(self) -> None:
         """A store that is busy or away is told on the screen, and asked again."""

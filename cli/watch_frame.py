@@ -192,7 +192,7 @@ def _held(seen: Watched) -> list[Text]:
 
 def _hold(seen: Watched, each: Held) -> tuple[Any, ...]:
     counted = "" if each.counted is None else f"{each.counted}/{each.limit}"
-    return each.task, each.cause, counted, each.assignee, each.reason or _title(seen, each.task)
+    return each.task, each.cause, counted, each.assignee or "nobody", each.reason or _title(seen, each.task)
 
 
 def _cards(seen: Watched, found: Sequence[Listed], offset: int, room: int) -> Iterator[Text]:

@@ -43,7 +43,7 @@ def cumulative_flow(found: Figures) -> Picture:
     """How many cards stood in each band over time."""
     shown = [place for place, _ in enumerate(BANDS) if any(sample.counts[place] for sample in found.samples)]
     bands = [Area(BANDS[place], [sample.counts[place] for sample in found.samples]) for place in shown]
-    said = f"How many cards stood where, from {_instant(found.samples[0])} to {_instant(found.samples[-1])}"
+    said = f"How many cards stood where, from {_instant(found.samples[0])} to {_instant(found.samples[-1])} UTC"
     wide = found.samples[-1].at - found.samples[0].at > 2 * _DAY
     labels = [moment(sample.at).strftime("%-d %b" if wide else "%H:%M") for sample in found.samples]
     drawn = areas("flow", "Cumulative flow", said, bands, labels) if bands else None

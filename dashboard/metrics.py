@@ -5,8 +5,8 @@ from __future__ import annotations
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse, Response
 
+from kanban.measures import last_replay
 from ledger.errors import LedgerError
-from ledger.masked import masked
 from ledger.store import head
 from ledger.upgrade import check_revision
 from projections.measured import Known, measured
@@ -22,7 +22,9 @@ def metrics(request: Request) -> Response:
     source, state = request.app.state.source, request.app.state
     known: Known | None = getattr(state, "known", None)
     with source.reading() as tx:
-        state.known, samples = measured(tx, source.board, source.now(tx), known)
+        noted = last_replay(source.home, source.board)
+        own = {} if noted is None else {source.face.host.id: noted}
+        state.known, samples = measured(tx, source.board, source.now(tx), known, noted=own)
     text, content_type = exposed(samples, request.headers.get("accept", ""))
     return Response(text, media_type=content_type)
 
@@ -40,7 +42,7 @@ def readyz(request: Request) -> PlainTextResponse:
     try:
         with source.reading() as tx:
             head(tx, source.board)
-        check_revision(source.engine, masked(source.engine.url.render_as_string()))
+        check_revision(source.engine, source.engine.url.render_as_string())
     except LedgerError as fault:
         return PlainTextResponse(f"{' '.join(fault.message.split())}\n", 503)
     except OSError as fault:  # the file went while it was looked at

@@ -19,7 +19,7 @@ from dashboard.figures import Figures, cards_of, figures
 from dashboard.gallery import gallery, headline
 from dashboard.log_tail import LogTail, log_tail
 from dashboard.pictures import Node, graph
-from dashboard.rendered import address, page, refusal, unauthorised
+from dashboard.rendered import address, page
 from dashboard.source import Source
 from dashboard.tiles import Tile, tiles
 from ledger.clock import SECOND
@@ -29,7 +29,6 @@ from projections.differences import differences
 from projections.listed import STATUSES
 from projections.places import Mark, Stretch, instant_of, place_of, position_at
 
-__all__ = ["refusal", "router", "unauthorised"]
 router = APIRouter(default_response_class=HTMLResponse, include_in_schema=False)
 MOST_TILES: Final = 200
 """Cards that a page asks for at once after something changed; with more it loads itself anew."""

@@ -44,18 +44,24 @@ def page(request: Request, template: str, *, status: int = 200, **values: Any) -
 
 def rendered(request: Request, template: str, **values: Any) -> str:
     """*template* with *values*, and with what every page knows: its board, and whether it may act."""
-    at, asked = values.setdefault("at", None), request.query_params
+    at = values.setdefault("at", None)
     shared = {
         "board": request.app.state.source.board,
         "can_write": getattr(request.state, "can_write", False),
         "csrf": getattr(request.state, "csrf", ""),
-        "here": address(request.url.path, {name: value for name, value in asked.items() if name != "said"}),
-        "said": asked.get("said"),
+        "here": _here(request),
+        "said": request.query_params.get("said"),
         "fresh": fresh_command,
         "link": lambda path, then=at: address(path, {"at": then}),
         "page": None,
     }
     return _ENVIRONMENT.get_template(template).render(shared | values)
+
+
+def _here(request: Request) -> str:
+    """Where the visitor is, on this server, without what came of an act."""
+    asked = request.query_params
+    return address(f"/{request.url.path.lstrip('/')}", {name: asked[name] for name in asked if name != "said"})
 
 
 def address(path: str, given: Mapping[str, Any]) -> str:
@@ -158,6 +164,7 @@ def _environment() -> Environment:
         "moment": lambda at: moment(at).strftime("%Y-%m-%d %H:%M:%S UTC"),
         "day": lambda at: moment(at).strftime("%A, %-d %B %Y"),
         "plain": plain,
+        "many": "{:,}".format,
         "held_by": lambda cause: _HELD_BY.get(cause) or plain(cause),
         "instant": lambda text: instant(datetime.fromisoformat(text)),
         "mark": _mark,

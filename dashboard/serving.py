@@ -12,12 +12,15 @@ from types import FrameType
 from typing import Final
 
 import uvicorn
+from anyio.to_thread import current_default_thread_limiter
 from fastapi import FastAPI
 
 from ledger.errors import InvalidInput, LedgerError, Refusal
 
 GOODBYE: Final = 3
 """Seconds that answers under way have once the server ends."""
+AT_ONCE: Final = 8
+"""Requests that read or act at the same time, each with a connection to the store: fewer than its pool has."""
 _BACKLOG: Final = 128
 
 
@@ -104,6 +107,7 @@ class _Server(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Begin, and say so: signals are heard by now."""
+        current_default_thread_limiter().total_tokens = AT_ONCE
         await super().startup(sockets)
         self._ready()
 

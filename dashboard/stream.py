@@ -22,15 +22,16 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from dashboard.source import Source
-from dashboard.tiles import Tile, tiles
+from dashboard.tiles import MOST_LABELS, short
 from ledger.database import masked
 from ledger.errors import LedgerError
 from ledger.store import head
 from projections import tables
-from projections.listed import STATUSES
+from projections.listed import STATUSES, Listed
 from projections.read_models import load_settings
 from projections.settings import Pause
-from projections.touched import touched
+from projections.shown import time_or_none
+from projections.touched import lines, touched
 
 CARDS = tables.cards
 POLL: Final = 0.5
@@ -55,7 +56,7 @@ class Delta:
 
     position: int
     at: int
-    cards: tuple[Tile, ...]
+    cards: tuple[Listed, ...]
     counts: dict[str, int]
     pauses: tuple[Pause, ...]
 
@@ -64,11 +65,19 @@ class Delta:
         said = {
             "position": self.position,
             "at": self.at,
-            "cards": [card.as_json() for card in self.cards],
+            "cards": [_row(card) for card in self.cards],
             "counts": self.counts,
             "paused": [{"scope": each.scope, "name": each.name, "position": each.position} for each in self.pauses],
         }
         return _event("delta", said, self.position)
+
+
+def _row(card: Listed) -> dict[str, Any]:
+    """A card as one line: what is more, a page fetches of the cards that it shows."""
+    row = card._asdict()
+    del row["stored_labels"]
+    times = {name: time_or_none(row[name]) for name in ("not_before", "scheduled", "created_at", "updated_at")}
+    return row | times | {"title": short(card.title), "labels": card.labels[:MOST_LABELS]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,13 +177,13 @@ class Watch:
     def _told(self, tx: Connection, after: int) -> Delta:
         board = self._source.board
         ids = changed(tx, board, after=after, until=self._position)
-        cards = tiles(tx, board, ids)
+        cards = sorted(lines(tx, board, ids))
         for card in cards:
             self._move(card)
         counts = {status: self._counts[status] for status in STATUSES}
-        return Delta(self._position, head(tx, board).at, cards, counts, load_settings(tx, board).pauses)
+        return Delta(self._position, head(tx, board).at, tuple(cards), counts, load_settings(tx, board).pauses)
 
-    def _move(self, card: Tile) -> None:
+    def _move(self, card: Listed) -> None:
         before = self._statuses.get(card.id)
         if before is not None:
             self._counts[before] -= 1

@@ -37,6 +37,7 @@ class Batches(Session):
         def once() -> list[Done]:
             known = next(tries) > 0
             with at_desk(self.engine, self.name, self.clock) as desk:
+                desk.know_all(task for task in map(_card_of, commands) if task)
                 return [self._done(desk, each, own_id, known=known) for each, own_id in zip(commands, own, strict=True)]
 
         return self.retried(once)
@@ -45,10 +46,14 @@ class Batches(Session):
         earlier = by_command(desk.tx, self.name, command_id) if known and command_id else None
         if earlier is not None:
             return Done(earlier.task, changed=True, position=earlier.position, refusal=None)
-        task = str(getattr(command, "task", ""))
+        task = _card_of(command)
         try:
             decision = self._decided(desk, command)
         except _NO as refusal:
             return Done(task, changed=False, position=desk.position, refusal=refusal)
         recorded = desk.write(decision, command_id=command_id)
         return Done(decision.replayed or task, bool(recorded), desk.position, decision.refusal)
+
+
+def _card_of(command: Any) -> str:
+    return str(getattr(command, "task", ""))

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, and_, bindparam, select
@@ -89,9 +90,6 @@ def claim_all(
     Raises `Taken`, `NotClaimable`, `Paused`, `NothingToDo` where none was granted. *gone* is what `seen_gone` saw, or
     none where in this very transaction nothing `may_linger`.
     """
-    earlier = _granted_before(desk, asks)
-    if earlier:
-        return earlier
     task = asks[0].task
     ending = frozenset() if gone is None else _ending_cards(desk, task, host, gone)
     if task is not None:
@@ -99,7 +97,7 @@ def claim_all(
     return _claim_next(desk, asks, (actor, host), ending)
 
 
-def _granted_before(desk: Desk, asks: Iterable[HandClaim]) -> list[Granted]:
+def granted_before(desk: Desk, asks: Iterable[HandClaim]) -> list[Granted]:
     """What this very command was granted before its answer was lost: all of it, or nothing."""
     found = []
     for ask in asks:
@@ -113,7 +111,11 @@ def _granted_before(desk: Desk, asks: Iterable[HandClaim]) -> list[Granted]:
 def _claim_next(desk: Desk, asks: Sequence[HandClaim], by: tuple[Actor, Host], ending: frozenset[str]) -> list[Granted]:
     granted: list[Granted] = []
     refused: Paused | None = None
-    for task in _next(desk, asks[0], by[1]):
+    standing = iter(_next(desk, asks[0], by[1]))
+    first = list(islice(standing, len(asks)))
+    if len(first) > 1:
+        desk.know_versions([task.id for task in first])
+    for task in chain(first, standing):
         try:
             granted.append(_claim(desk, task, asks[len(granted)], by, ending))
         except Paused as pause:

@@ -7,12 +7,13 @@ lock takes part in one.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 
-from sqlalchemy import ColumnElement, Connection, Engine, Table, bindparam, delete, select
+from sqlalchemy import ColumnElement, Connection, Engine, Table, bindparam, select
 
 from ledger.clock import SECOND, Clock
 from ledger.database import reading, savepoint, writing
@@ -23,9 +24,11 @@ from ledger.prepared import Prepared
 from ledger.recorded import Draft, Recorded, parsed
 from ledger.schema import events
 from ledger.store import Head, Log, at_position, last_of_kind, standing
-from projections import leases, tables
+from ledger.writes import Writes
+from projections import tables
+from projections.at_once import cards_at_once, versions_at_once
 from projections.graph import Link
-from projections.read_models import apply, load_run, load_settings, load_task
+from projections.read_models import Shelf, load_run, load_settings, load_task, relinks
 from projections.run import Run
 from projections.settings import Settings
 from projections.task import Task
@@ -33,7 +36,6 @@ from projections.task import Task
 if TYPE_CHECKING:
     from kanban.commands import Decision
 
-_SETTLING = frozenset({"completed", "reopened"})
 _TRIES = 3
 APPENDED: Final[dict[str, tuple[int, float]]] = {}
 """How often this process has appended, and for how many seconds, by board, until a sweep writes that down."""
@@ -48,25 +50,39 @@ class ClockBroken(LedgerError):
     """The clock stands so far in the future that nothing can be dated: nothing was done."""
 
 
+class _Links(NamedTuple):
+    """The links of a card: to its parents, and to its children."""
+
+    parents: tuple[Link, ...]
+    children: tuple[Link, ...]
+
+
 class Desk:
     """A board inside one transaction: reads what decisions look at, appends what they come to."""
 
     def __init__(self, tx: Connection, board: str, found: Head, now: int) -> None:
         """*found* is where the log ends, and *now* the store's instant, both read in *tx*: see `standing`."""
         self.board = board
-        self.rows = tx
-        """The transaction, for what is no event: projections, leases, held reasons."""
+        self._tx = tx
         self._log = Log(tx, board, found)
+        self._shelf = Shelf(board)
         self._now = _datable(max(now, found.at))
         self._settings: Settings | None = None
         self._tasks: dict[str, Task | None] = {}
         self._runs: dict[str, dict[int, Run | None]] = {}
+        self._links: dict[str, _Links] = {}
 
     @property
     def tx(self) -> Connection:
-        """The transaction, with all events in the store that were appended through this desk."""
-        self._log.flush()
-        return self.rows
+        """The transaction, with all in the store that was appended through this desk."""
+        self.flush()
+        return self._tx
+
+    @property
+    def rows(self) -> Connection:
+        """The same for those who read no events: projections, leases, held reasons."""
+        self._shelf.flush(self._tx)
+        return self._tx
 
     @contextmanager
     def part(self) -> Iterator[None]:
@@ -75,8 +91,10 @@ class Desk:
         try:
             with savepoint(self.rows):
                 yield
+                self._shelf.flush(self._tx)
         except BaseException:
             self._log.back(mark)
+            self._shelf.clear()
             self.forget()
             raise
 
@@ -89,7 +107,7 @@ class Desk:
     def settings(self) -> Settings:
         """The board's policy and pauses."""
         if self._settings is None:
-            self._settings = load_settings(self.rows, self.board)
+            self._settings = load_settings(self._tx, self.board)
         return self._settings
 
     @property
@@ -100,7 +118,7 @@ class Desk:
     def task(self, task: str) -> Task | None:
         """The folded card."""
         if task not in self._tasks:
-            self._tasks[task] = load_task(self.rows, self.board, task)
+            self._tasks[task] = load_task(self._tx, self.board, task)
         return self._tasks[task]
 
     def forget(self) -> None:
@@ -108,6 +126,24 @@ class Desk:
         self._settings = None
         self._tasks.clear()
         self._runs.clear()
+        self._links.clear()
+
+    def know_all(self, tasks: Iterable[str]) -> None:
+        """Read *tasks* at once, with their open runs, their links and where their streams end."""
+        wanted = [task for task in dict.fromkeys(tasks) if task not in self._tasks]
+        found = cards_at_once(self.rows, self.board, wanted)
+        self._tasks.update({**dict.fromkeys(wanted), **{task.id: task for task in found.tasks}})
+        self.know(found.runs)
+        parents, children = defaultdict(list), defaultdict(list)
+        for link in found.links:
+            parents[link.child].append(link)
+            children[link.parent].append(link)
+        self._links.update((task, _Links(tuple(parents[task]), tuple(children[task]))) for task in wanted)
+        self.know_versions(wanted)
+
+    def know_versions(self, tasks: Collection[str]) -> None:
+        """Read where the streams of *tasks* end, at once."""
+        self._log.know(versions_at_once(self.tx, self.board, tasks))
 
     def know_card(self, task: Task) -> None:
         """Take *task*, read whole in this transaction, as it is stored."""
@@ -122,21 +158,28 @@ class Desk:
         """The folded run."""
         known = self._runs.setdefault(task, {})
         if run not in known:
-            known[run] = load_run(self.rows, self.board, task, run)
+            known[run] = load_run(self._tx, self.board, task, run)
         return known[run]
 
     def run_by_lock(self, task: str, lock_hash: str) -> Run | None:
         """The card's run that this lock belongs to."""
+        for run in self._runs.get(task, {}).values():
+            if run is not None and run.lock_hash == lock_hash:
+                return run
         row = _RUN_BY_LOCK.one(self.rows, board=self.board, task=task, lock_hash=lock_hash)
         return None if row is None else self.run(task, row[0])
 
     def parents(self, task: str) -> tuple[Link, ...]:
         """The links that the card waits for."""
-        return tuple(Link(*row) for row in _PARENTS.all(self.rows, board=self.board, task=task))
+        if task in self._links:
+            return self._links[task].parents
+        return tuple(Link(*row) for row in _PARENTS.all(self._tx, board=self.board, task=task))
 
     def children(self, task: str) -> tuple[Link, ...]:
         """The links of those that wait for the card."""
-        return tuple(Link(*row) for row in _CHILDREN.all(self.rows, board=self.board, task=task))
+        if task in self._links:
+            return self._links[task].children
+        return tuple(Link(*row) for row in _CHILDREN.all(self._tx, board=self.board, task=task))
 
     def event(self, position: int) -> Recorded | None:
         """The event at *position*, with words."""
@@ -169,8 +212,11 @@ class Desk:
         return recorded
 
     def flush(self) -> None:
-        """Put the events into the store; `at_desk` does it at the end."""
-        self._log.flush()
+        """Put into the store what was appended; `at_desk` does it at the end."""
+        writes = Writes(self.board)
+        self._log.add_to(writes)
+        self._shelf.add_to(writes)
+        writes.send(self._tx)
 
     def _append(self, task: str, drafts: Sequence[Draft], command_id: str | None) -> list[Recorded]:
         known = self.settings.version if task == "" else self._version(task)
@@ -178,11 +224,15 @@ class Desk:
         if any(event.kind == "redacted" for event in appended):
             erase(self.tx, self.board, appended)
         runs = self._runs.get(task, {})
-        moved = apply(self.rows, self.board, appended, before=self._tasks.get(task), runs=runs)
+        before, links = None if task == "" else self.task(task), self._links.get(task)
+        children = None if links is None else [(link.child, link.require) for link in links.children]
+        moved = self._shelf.take(self._tx, appended, before=before, runs=runs, children=children)
         if task == "":
             self._settings = None
-        if any(event.kind in _SETTLING for event in appended):  # the cards that wait for it have moved
-            self._tasks.clear()
+        if any(relinks(event) for event in appended):
+            self._links.clear()
+        while self._shelf.stale:  # cards that wait for it have moved
+            self._tasks.pop(self._shelf.stale.pop(), None)
         if moved is not None:
             self._tasks[task], self._runs[task] = moved, runs
         for event in appended:
@@ -197,11 +247,9 @@ class Desk:
         if event.run is None:
             return
         if event.kind == "claimed":
-            until = event.facts["lease_until"]
-            leases.grant(self.rows, self.board, event.task, event.run, until=until)
-            _UNHOLD.run(self.rows, board=self.board, task=event.task)
+            self._shelf.grant(event.task, event.run, until=event.facts["lease_until"])
         elif event.kind in ENDINGS and not self._keeps_processes(event):
-            leases.release(self.rows, self.board, event.task, event.run)
+            self._shelf.release(event.task, event.run)
 
     def _keeps_processes(self, event: Recorded) -> bool:
         """Whether the ended run's processes may still be there: it was spawned, bound, and ended by a verb."""
@@ -222,14 +270,13 @@ def _in(table: Table, *names: str) -> list[ColumnElement[bool]]:
     return [table.c[name] == bindparam(name) for name in names]
 
 
-_RUNS, _LINKS, _HELD, _TASKS = tables.runs, tables.links, tables.held, tables.tasks
+_RUNS, _LINKS, _TASKS = tables.runs, tables.links, tables.tasks
 _LINK = select(_LINKS.c.parent, _LINKS.c.child, _LINKS.c.require).where(_LINKS.c.board == bindparam("board"))
 _PARENTS = Prepared(_LINK.where(_LINKS.c.child == bindparam("task")).order_by(_LINKS.c.parent))
 _CHILDREN = Prepared(_LINK.where(_LINKS.c.parent == bindparam("task")).order_by(_LINKS.c.child))
 _RUN_BY_LOCK = Prepared(select(_RUNS.c.run).where(*_in(_RUNS, "board", "task", "lock_hash")))
 _REDACTIONS = Prepared(select(events.c.facts).where(*_in(events, "board", "task"), events.c.kind == "redacted"))
 _TASK_BY_KEY = Prepared(select(_TASKS.c.task).where(*_in(_TASKS, "board", "key")))
-_UNHOLD = Prepared(delete(_HELD).where(*_in(_HELD, "board", "task")))
 _LIVE = Prepared(
     select(_RUNS.c.task, _RUNS.c.run, _RUNS.c.by, _RUNS.c.host, _RUNS.c.worker).where(
         *_in(_RUNS, "board"), _RUNS.c.ended_by.is_(None)

@@ -20,10 +20,7 @@ from sqlalchemy import Connection, bindparam, insert, update
 from kanban.desk import APPENDED
 from kanban.folders import make_private, read_file, replace
 from kanban.laps import Lap
-from ledger.database import writing
-from ledger.errors import LedgerError
 from ledger.prepared import Prepared
-from ledger.store import instant_of
 from projections import tables
 from projections.counted import BOARDS, COUNTED, Counted, Ended, further, measure_of, stored, stored_position
 from projections.measured import (
@@ -31,17 +28,18 @@ from projections.measured import (
     APPENDS,
     REPLAY_DIVERGENCES,
     REPLAY_POSITION,
+    Noted,
     phase_count,
     phase_seconds,
 )
 
 if TYPE_CHECKING:
-    from kanban.session import Session
     from projections.replay import Replay
 
 MEASURES: Final = tables.measures
 MOST: Final = 20_000
 """Events that a tick counts at the most, so that a log of old is caught up with in steps."""
+_FOLDER, _AT = "measures", "at"
 _NANO: Final = 1_000_000_000
 _LONGEST: Final = 16_384  # bytes of a file of measures
 
@@ -51,14 +49,20 @@ class Measures:
     """What the sweeps of one board on this host have measured and not yet written. Held by one sweep at a time."""
 
     board: str
-    file: Path
+    home: Path
     waiting: dict[str, float] = field(default_factory=dict)
     _known: Counted = field(default_factory=Counted)
+    _noted: Noted | None = None
 
     @classmethod
     def of(cls, home: Path, board: str) -> Measures:
         """Those of *board* on the host whose home that is."""
-        return cls(board, home / "measures" / f"{quote(board, safe='')}.json")
+        return cls(board, home)
+
+    @property
+    def file(self) -> Path:
+        """Where what waits is kept for the next sweep."""
+        return self.home / _FOLDER / _file(self.board)
 
     def take(self, laps: Sequence[Lap]) -> None:
         """Take up how long the parts of a tick took."""
@@ -73,6 +77,10 @@ class Measures:
         self._fetch()
         written, self.waiting = self.waiting, {}
         add(tx, self.board, host, at, written)
+        noted = last_replay(self.home, self.board)
+        if noted is not None and noted != self._noted:
+            put(tx, self.board, host, noted.at, noted.measures)
+            self._noted = noted
         return self._count(tx, position, at)
 
     def keep(self, laps: Sequence[Lap]) -> None:
@@ -119,15 +127,25 @@ def put(tx: Connection, board: str, host: str, at: int, measures: Mapping[str, f
     _each(_PUT, tx, measures, board=board, host=host, at=at)
 
 
-def keep_replay(board: Session, found: Replay) -> LedgerError | None:
-    """Write down what a replay of the whole log found; why that could not be done, where it could not."""
-    measures = {REPLAY_DIVERGENCES: len(found.divergences), REPLAY_POSITION: found.position}
-    try:
-        with writing(board.engine) as tx:
-            put(tx, board.name, board.host.id, instant_of(tx, board.clock), measures)
-    except LedgerError as fault:
-        return fault
-    return None
+def keep_replay(home: Path, board: str, found: Replay, at: int) -> None:
+    """Note in *home* what a replay of the whole log found at *at* (µs UTC): what is audited is not written to.
+
+    Whoever measures here reads it, and the next sweep brings it to the store. Raises `OSError`.
+    """
+    if home.is_dir():
+        told = {REPLAY_DIVERGENCES: len(found.divergences), REPLAY_POSITION: found.position, _AT: at}
+        replace(make_private(home / _FOLDER) / _file(board, ".replay"), json.dumps(told).encode(), lasting=False)
+
+
+def last_replay(home: Path, board: str) -> Noted | None:
+    """What the last replay in *home* found."""
+    told = _numbers(read_file(home / _FOLDER / _file(board, ".replay"), limit=_LONGEST) or b"")
+    at = told.pop(_AT, None)
+    return None if at is None else Noted(int(at), told)
+
+
+def _file(board: str, what: str = "") -> str:
+    return f"{quote(board, safe='')}{what}.json"
 
 
 def _each(how: Prepared, tx: Connection, measures: Mapping[str, float], *, board: str, host: str, at: int) -> None:

@@ -15,7 +15,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from kanban import snapshot
 from kanban.admission import Live, caps_of, live_of
@@ -36,7 +36,7 @@ from kanban.standing import by_reason, held_changes, keep_held, stamp, stamp_is_
 from kanban.starting import Claim, Shop, open_run, start
 from kanban.tick import Tick, note_error, report
 from kanban.tidy import tidy
-from kanban.tracing import Tracing, recent_runs, tracing_of
+from kanban.tracing import recent_runs, tracing_of
 from ledger.clock import rfc3339
 from ledger.errors import StoreFault
 from ledger.events import Actor
@@ -46,6 +46,9 @@ from projections import leases
 from projections.queries import next_at
 from projections.run import Run
 from projections.task import Task
+
+if TYPE_CHECKING:
+    from kanban.spans import Tracing
 
 _T = TypeVar("_T")
 

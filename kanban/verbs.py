@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
 from kanban import commands as c
@@ -252,23 +253,28 @@ class Verbs(Questions):
     def _granted(self, asks: Sequence[HandClaim]) -> list[Granted]:
         from kanban.claims import seen_gone
 
-        granted = self.retried(lambda: self._claimed(asks, None))
+        tries = count()
+        granted = self.retried(lambda: self._claimed(asks, None, known=next(tries) > 0))
         if granted is None:  # nobody looks at processes while others wait for the board
             with reading(self.engine) as tx:
                 gone = seen_gone(tx, self.name, asks[0].task, self.host)
-            granted = self.retried(lambda: self._claimed(asks, gone))
+            granted = self.retried(lambda: self._claimed(asks, gone, known=True))
         reach("after-verb-commit")
         assert granted is not None
         return granted
 
-    def _claimed(self, asks: Sequence[HandClaim], gone: frozenset[Key] | None) -> list[Granted] | None:
-        """The claims; none if they may be waiting for processes of this host that nobody has looked at."""
-        from kanban.claims import claim_all, may_linger
+    def _claimed(self, asks: Sequence[HandClaim], gone: frozenset[Key] | None, *, known: bool) -> list[Granted] | None:
+        """The claims; none if they may be waiting for processes of this host that nobody has looked at.
+
+        *known*: it was tried before, so they may have been granted.
+        """
+        from kanban.claims import claim_all, granted_before, may_linger
 
         with at_desk(self.engine, self.name, self.clock) as desk:
             if gone is None and may_linger(desk.rows, self.name, asks[0].task, self.host):
                 return None
-            granted = claim_all(desk, asks, self.actor, self.host, gone)
+            earlier = granted_before(desk, asks) if known else []
+            granted = earlier or claim_all(desk, asks, self.actor, self.host, gone)
             reach("before-verb-commit")
             return granted
 

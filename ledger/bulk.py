@@ -10,13 +10,13 @@ from sqlalchemy import Connection, Table, insert
 
 from ledger.prepared import Prepared
 
-_MANY: Final = 100
+MANY: Final = 100
 """Rows from which on a server takes them faster by COPY: thousands of them in a sixth of the time."""
 
 
 def put(tx: Connection, table: Table, rows: Sequence[Sequence[Any]]) -> None:
     """Insert *rows*, whose values stand in the order of the table's columns. One that is there already is refused."""
-    if len(rows) < _MANY:
+    if len(rows) < MANY:
         _insert(table).each_in_order(tx, rows)
     else:
         pour(tx, table, rows)

@@ -5,13 +5,11 @@ which no fold reads and which can be redacted; words carry the mark `WORD`. Noth
 missing must not look like one that is empty.
 """
 
-from collections.abc import Callable
 from functools import cache
 from json import dumps
-from typing import Annotated, Any, Final, Literal, Self, get_args, get_type_hints
+from typing import Annotated, Any, Final, Literal, Self, get_args
 
 from pydantic import ConfigDict, Field, JsonValue, TypeAdapter, model_validator
-from typing_extensions import TypedDict
 
 from ledger.values import (
     COUNTED,
@@ -49,7 +47,7 @@ __all__ = [
     "LateResult", "Limit", "Linked", "Outcome", "Parent", "Paused", "PolicyChanged", "Priority", "Progressed",
     "Redacted", "Reopened", "Require", "Resumed", "ReviewRequested", "RunRef", "Scheduled", "Scope", "Seconds",
     "StopCause", "StopRequested", "Unblocked", "Unlinked", "Usage", "Verdict", "Violation", "Wish", "Word",
-    "Words", "WorkerBound", "blank_words", "check_of", "columns_of", "event_of", "words_of",
+    "Words", "WorkerBound", "blank_words", "columns_of", "event_of", "words_of",
 ]  # fmt: skip
 
 
@@ -395,20 +393,6 @@ _WORDS: Final[dict[str, frozenset[str]]] = {
     kind: frozenset(name for name, field in cls.model_fields.items() if WORD in field.metadata)
     for kind, cls in KINDS.items()
 }
-
-
-@cache
-def check_of(kind: str) -> Callable[..., Any]:
-    """The `validate_json` of the fields of *kind*: as its class does it, but for the object, which takes twice as long.
-
-    A class that looks at the whole event does it itself.
-    """
-    cls: Any = KINDS[kind]
-    hints = get_type_hints(cls, include_extras=True)
-    shape: Any = TypedDict(kind, {name: hints[name] for name in cls.model_fields if name != "kind"})  # type: ignore[misc]
-    setattr(shape, "__pydantic_config__", cls.model_config | {"defer_build": False})  # noqa: B010 – no type knows it
-    whole = bool(cls.__pydantic_decorators__.model_validators)
-    return TypeAdapter(cls if whole else shape).validator.validate_json
 
 
 def event_of(kind: str, fields: dict[str, Any]) -> Event:

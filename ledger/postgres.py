@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import select
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
@@ -173,7 +173,7 @@ def _translate(fault: psycopg.Error) -> LedgerError | None:
     match fault:
         case pg.RaiseException() if said.startswith(SEALED):
             return StoreMoved(str(fault.diag.message_primary).removeprefix(SEALED))
-        case pg.UniqueViolation() if fault.diag.table_name in {"events", "boards"}:
+        case pg.UniqueViolation() if fault.diag.table_name in {"events", "words", "boards"}:
             return WrongExpectedVersion("", expected=None, actual=None)
         case pg.LockNotAvailable() | pg.DeadlockDetected() | pg.SerializationFailure() | pg.QueryCanceled():
             return StoreBusy(f"another writer held the board: {said}", remedy="run the command again")
@@ -264,6 +264,12 @@ def _say_begin(tx: Connection) -> None:
     driver: Any = tx.connection.dbapi_connection
     options = tx.get_execution_options()
     driver.execute(options.get("begin") or _BEGIN[options.get("writes", False)])
+
+
+def say_raw(tx: Connection, statement: str, values: Sequence[Any]) -> None:
+    """Run a *statement* whose places are called `$1`, `$2` …: so the driver need not read it, however long it is."""
+    connection: Any = tx.connection.driver_connection
+    psycopg.RawCursor(connection).execute(statement, values)
 
 
 def _sound(tx: Connection) -> bool:

@@ -38,11 +38,29 @@ class Prepared:
 
     def each_in_order(self, tx: Connection, rows: Sequence[Sequence[Any]]) -> None:
         """Run it once for each of *rows*, whose values stand in the order of its placeholders."""
-        cursor, text = tx.connection.cursor(), self._in(tx).text
+        text = self._in(tx).text
         if len(rows) == 1:  # at half the price
-            cursor.execute(text, rows[0])
+            driver: Any = tx.connection.dbapi_connection
+            driver.execute(text, rows[0])
         else:
-            cursor.executemany(text, rows)
+            tx.connection.cursor().executemany(text, rows)
+
+    def each(self, tx: Connection, many: Sequence[Mapping[str, Any]]) -> None:
+        """Run it once for each of *many*, values by name."""
+        if len(many) == 1:
+            self._run(tx, many[0])
+            return
+        spoken = self._in(tx)
+        self.each_in_order(tx, [spoken.in_order({**spoken.fixed, **values}) for values in many])
+
+    def text(self, tx: Connection) -> str:
+        """Its text, in the language of *tx*."""
+        return self._in(tx).text
+
+    def spoken(self, tx: Connection, values: Mapping[str, Any]) -> tuple[str, Sequence[Any]]:
+        """Its text and its *values*, in the order of the placeholders."""
+        spoken = self._in(tx)
+        return spoken.text, spoken.in_order({**spoken.fixed, **values})
 
     def _run(self, tx: Connection, values: Mapping[str, Any]) -> Any:
         spoken = self._in(tx)

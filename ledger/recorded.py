@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from pydantic_core import from_json
 
 from ledger.errors import InvalidText
-from ledger.events import KINDS, SCHEMAS, Actor, Event, blank_words, check_of, columns_of, event_of, words_of
+from ledger.events import KINDS, SCHEMAS, Actor, Event, blank_words, columns_of, event_of, words_of
 from ledger.upcasters import upcast
 
 canonical = json.JSONEncoder(ensure_ascii=False, sort_keys=True, separators=(",", ":"), allow_nan=False).encode
@@ -129,7 +129,7 @@ def _valid_as_stored(recorded: Recorded) -> bool:
     columns = _columns_text(recorded.kind, recorded.run, recorded.outcome)
     fields = [text[1:-1] for text in (columns, facts.strip(), words) if text != "{}"]
     try:
-        check_of(recorded.kind)(f"{{{','.join(fields)}}}", strict=True)
+        KINDS[recorded.kind].__pydantic_validator__.validate_json(f"{{{','.join(fields)}}}", strict=True)
     except ValidationError:
         return False
     return True

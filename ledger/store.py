@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 import secrets
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import (
@@ -30,13 +30,13 @@ from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import ColumnElement, FunctionElement
 
 from ledger import chain
-from ledger.bulk import put
 from ledger.clock import Clock
 from ledger.database import reading, store_instant
 from ledger.errors import LedgerError, StoreDamaged, UnknownBoard, WrongExpectedVersion
 from ledger.prepared import Prepared
 from ledger.recorded import Draft, Recorded, check_text
 from ledger.schema import boards, events, words
+from ledger.writes import Writes
 
 
 class Head(NamedTuple):
@@ -195,14 +195,23 @@ class Log:
         self.end = Head(self.end.board_id, recorded[-1].position, at, previous)
         return recorded
 
+    def know(self, versions: Mapping[str, int]) -> None:
+        """Take the last *versions* of some streams, read in this transaction."""
+        for task, last in versions.items():
+            self._versions.setdefault(task, last)
+
     def flush(self) -> None:
         """Put into the store what is not there yet."""
+        writes = Writes(self._board)
+        self.add_to(writes)
+        writes.send(self._tx)
+
+    def add_to(self, writes: Writes) -> None:
+        """Put into *writes* what is not in the store yet."""
         waiting = self._appended[self._stored :]
         if waiting:
             first = self.end.position - len(waiting)
-            write(
-                self._tx, self._board, self.end._replace(position=first), waiting, [words_row(each) for each in waiting]
-            )
+            _write(writes, self._board, first, waiting, [words_row(each) for each in waiting])
             self._stored = len(self._appended)
 
     @property
@@ -221,12 +230,20 @@ def write(
     tx: Connection, board: str, last: Head, recorded: Sequence[Recorded], worded: Sequence[tuple[object, ...]]
 ) -> Head:
     """Put *recorded*, one or more chained to *last*, with their rows of words behind it. Where the log ends then."""
-    end = recorded[-1]
-    put(tx, events, [event[:_STORED] for event in recorded])
-    if worded:
-        put(tx, words, worded)
-    _MOVE_HEAD.run(tx, of=board, was=last.position, head_position=end.position, head_at=end.at, head_hash=end.hash)
+    end, writes = recorded[-1], Writes(board)
+    _write(writes, board, last.position, recorded, worded)
+    writes.send(tx)
     return Head(last.board_id, end.position, end.at, end.hash)
+
+
+def _write(
+    writes: Writes, board: str, was: int, recorded: Sequence[Recorded], worded: Sequence[tuple[object, ...]]
+) -> None:
+    end = recorded[-1]
+    writes.put(events, [event[:_STORED] for event in recorded])
+    writes.put(words, worded)
+    head = {"head_position": end.position, "head_at": end.at, "head_hash": end.hash}
+    writes.say(_MOVE_HEAD, {"of": board, "was": was, **head})
 
 
 def by_command(tx: Connection, board: str, command_id: str) -> Recorded | None:

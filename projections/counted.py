@@ -110,7 +110,7 @@ def _ends(tx: Connection, board: str, after: int, until: int) -> Iterator[Ended]
             yield Ended(position, task, run, (_ENDED, ended, worker))
         if outcome == "config":
             yield Ended(position, task, None, (_TRIPPED, "config"))
-        elif run is None and "_budget" in facts and (cause := parsed(facts).get("cause", "")).endswith("_budget"):
+        elif "_budget" in facts and (cause := parsed(facts).get("cause", "")).endswith("_budget"):
             yield Ended(position, task, None, (_TRIPPED, cause))
 
 

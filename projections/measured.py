@@ -8,6 +8,7 @@ the live runs, what is held and what could be claimed are read each time, and ea
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, Final, Literal, NamedTuple
 
 from sqlalchemy import Connection, func, or_, select, text
@@ -37,6 +38,13 @@ def phase_count(phase: str) -> str:
 def phase_seconds(phase: str) -> str:
     """The measure that sums up how long that took."""
     return f"phase {phase} seconds"
+
+
+class Noted(NamedTuple):
+    """What a host measured at *at* (microseconds UTC), by name."""
+
+    at: int
+    measures: Mapping[str, float]
 
 
 class Family(NamedTuple):
@@ -90,15 +98,22 @@ class Known(NamedTuple):
     by_cause: Mapping[str, int]
 
 
-def measured(tx: Connection, board: str, now: int, known: Known | None = None) -> tuple[Known, Samples]:
+def measured(
+    tx: Connection,
+    board: str,
+    now: int,
+    known: Known | None = None,
+    *,
+    noted: Mapping[str, Noted] = MappingProxyType({}),
+) -> tuple[Known, Samples]:
     """Every metric of *board* at *now* (µs UTC); *known*: what was returned beside the last ones, if anything was.
 
-    Raises `UnknownBoard`.
+    *noted*: what a host measured last and may not have written yet. Raises `UnknownBoard`.
     """
     end = head(tx, board)
     if known is None or known.counted.position != end.position:
         known = _known(tx, board, end, known)
-    at_hosts = _at_hosts(tx, board)
+    at_hosts = _at_hosts(tx, board, noted)
     told: list[tuple[str, Iterable[tuple[tuple[str, ...], Value]]]] = [
         ("ledger_events_total", [((), float(end.position))]),
         ("ledger_head_age_seconds", [((), _age(now, end.at))]),
@@ -179,12 +194,14 @@ def _projected(tx: Connection, board: str, position: int) -> int:
 # What hosts measured
 
 
-def _at_hosts(tx: Connection, board: str) -> dict[str, dict[str, tuple[float, int]]]:
+def _at_hosts(tx: Connection, board: str, noted: Mapping[str, Noted]) -> dict[str, dict[str, tuple[float, int]]]:
     """What each host measured, by name: the value, and when. The hosts that were heard of last."""
     query = select(MEASURES.c.host, MEASURES.c.name, MEASURES.c.value, MEASURES.c.at)
     found: dict[str, dict[str, tuple[float, int]]] = {}
     for host, name, value, at in tx.execute(query.where(MEASURES.c.board == board, MEASURES.c.host != BOARDS)):
         found.setdefault(host, {})[name] = (value, at)
+    for host, own in noted.items():
+        found.setdefault(host, {}).update({name: (value, own.at) for name, value in own.measures.items()})
     latest = sorted(found, key=lambda host: max(at for _, at in found[host].values()), reverse=True)
     return {host: found[host] for host in sorted(latest[:MOST_HOSTS])}
 

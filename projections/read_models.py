@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Engine, Table, bindparam, delete, insert, select, update
@@ -14,6 +13,7 @@ from ledger.database import reading, writing
 from ledger.prepared import Prepared
 from ledger.recorded import Recorded
 from ledger.store import read_board, standing
+from ledger.writes import Writes
 from projections import tables
 from projections.graph import satisfied
 from projections.rows import (
@@ -35,6 +35,7 @@ from projections.task import Task, evolve
 from projections.world import World
 
 TASKS, RUNS, LINKS, SETTINGS = tables.tasks, tables.runs, tables.links, tables.settings
+LEASES, HELD = tables.leases, tables.held
 PROJECTIONS: tuple[Table, ...] = (TASKS, RUNS, LINKS, SETTINGS)
 """The disposable tables: everything in them is folded from the log."""
 
@@ -57,43 +58,139 @@ def load_run(tx: Connection, board: str, task: str, run: int) -> Run | None:
     return None if row is None else run_of(row)
 
 
-def apply(
-    tx: Connection,
-    board: str,
-    recorded: Sequence[Recorded],
-    *,
-    before: Task | None = None,
-    runs: dict[int, Run | None] | None = None,
-) -> Task | None:
+def apply(tx: Connection, board: str, recorded: Sequence[Recorded]) -> Task | None:
     """Evolve the stored projections by *recorded*, the events of one append, all of one stream.
 
-    *before* is the card as stored, and *runs* are runs of it as stored, where the caller has loaded them in this
-    transaction; the runs that moved are put there. Returns the card as it is now (none for the board's own stream).
-    Called in the append's transaction.
+    Returns the card as it is now (none for the board's own stream). Called in the append's transaction.
     """
-    if recorded[0].task == "":
-        _apply_settings(tx, board, recorded)
-        return None
-    before = before or load_task(tx, board, recorded[0].task)
-    task = before or Task(recorded[0].task)
-    runs = {} if runs is None else runs
-    moved: dict[int, tuple[Run | None, Run | None]] = {}
-    itself = False
-    for event in recorded:
-        number = event.run or (task.run if event.kind == "edited" else None)
-        if number is not None:
-            stored, run = moved.get(number) or _stored(tx, board, before, number, runs)
-            moved[number] = stored, evolve_run(run, event)
-        itself |= _apply_links(tx, board, event, task.outcome)
-        task = evolve(task, event)
-    _put_task(tx, board, before, task)
-    relinked = any(_relinks(event) for event in recorded)
-    if relinked:  # once the row stands: in an odd log a card may wait for itself
-        _recount(tx, board, task.id)
-    for number, (stored, run) in moved.items():
-        _put_run(tx, board, stored, run)
-        runs[number] = run
-    return load_task(tx, board, task.id) if relinked or itself else task
+    shelf, task = Shelf(board), recorded[0].task
+    moved = shelf.take(tx, recorded, before=load_task(tx, board, task), runs={})
+    shelf.flush(tx)
+    return moved
+
+
+class Shelf:
+    """What the appends of one transaction make of the stored projections; `flush` writes each row as it is by then.
+
+    So many rows take a few statements. Whoever reads rows from the store flushes first.
+    """
+
+    def __init__(self, board: str) -> None:
+        self.stale: set[str] = set()
+        """Cards whose number of open parents was moved in the store, so that they must be read anew."""
+        self._board = board
+        self._tasks: dict[str, tuple[Task | None, Task]] = {}
+        self._runs: dict[tuple[str, int], tuple[Run | None, Run]] = {}
+        self._granted: dict[tuple[str, int], dict[str, Any]] = {}
+        self._free: set[str] = set()
+        self._released: list[dict[str, Any]] = []
+
+    def take(
+        self,
+        tx: Connection,
+        recorded: Sequence[Recorded],
+        *,
+        before: Task | None,
+        runs: dict[int, Run | None],
+        children: Sequence[tuple[str, str]] | None = None,
+    ) -> Task | None:
+        """Evolve the projections by *recorded*, the events of one append, all of one stream.
+
+        *before* is the card as it was (none: there was none), *runs* are runs of it that are known in this transaction,
+        and *children* (each with what its link requires) those that wait for it, where they are known; the runs that
+        moved are put there. Returns the card as it is now (none for the board's own stream).
+        """
+        if recorded[0].task == "":
+            _apply_settings(tx, self._board, recorded)
+            return None
+        task = before or Task(recorded[0].task)
+        moved: dict[int, tuple[Run | None, Run | None]] = {}
+        itself = False
+        for event in recorded:
+            number = event.run or (task.run if event.kind == "edited" else None)
+            if number is not None:
+                stored, run = moved.get(number) or _stored(tx, self._board, before, number, runs)
+                moved[number] = stored, evolve_run(run, event)
+            itself |= self._links(tx, event, task.outcome, children)
+            task = evolve(task, event)
+        for number, (stored, run) in moved.items():
+            runs[number] = run
+            if run is not None:
+                self._runs[task.id, number] = self._runs.get((task.id, number), (stored,))[0], run
+        self._tasks[task.id] = self._tasks.get(task.id, (before,))[0], task
+        relinked = any(relinks(event) for event in recorded)
+        if relinked:  # once the row stands: in an odd log a card may wait for itself
+            self.flush(tx)
+            _recount(tx, self._board, task.id)
+        elif itself:
+            self.flush(tx)
+        return load_task(tx, self._board, task.id) if relinked or itself else task
+
+    def grant(self, task: str, run: int, *, until: int) -> None:
+        """A new run has its lease, and no sweep holds its card any more."""
+        self._granted[task, run] = {"task": task, "run": run, "lease_until": until, "last_beat": None}
+        self._free.add(task)
+
+    def release(self, task: str, run: int) -> None:
+        """A run needs its lease no more."""
+        if self._granted.pop((task, run), None) is None:
+            self._released.append({"task": task, "run": run})
+
+    def flush(self, tx: Connection) -> None:
+        """Write what waits."""
+        writes = Writes(self._board)
+        self.add_to(writes)
+        writes.send(tx)
+
+    def add_to(self, writes: Writes) -> None:
+        """Put what waits into *writes*."""
+        tasks, runs, granted = self._tasks.values(), self._runs.values(), self._granted.values()
+        free, released = self._free, self._released
+        self.clear()
+        writes.insert(TASKS, [{**task_row(now), "open_parents": 0} for was, now in tasks if was is None])
+        writes.insert(RUNS, [run_row(now) for was, now in runs if was is None])
+        moved = [({"task": now.id}, task_changes(was, now)) for was, now in tasks if was is not None]
+        _change(writes, TASKS, moved)
+        kept = [(was, now) for was, now in runs if was is not None]
+        _change(writes, RUNS, [({"task": now.task, "run": now.run}, run_changes(was, now)) for was, now in kept])
+        writes.insert(LEASES, granted)
+        writes.remove(HELD, ("task",), [{"task": task} for task in free])
+        writes.remove(LEASES, ("task", "run"), released)
+
+    def clear(self) -> None:
+        """Forget what waits: it was rolled back."""
+        self._tasks, self._runs, self._granted, self._free, self._released = {}, {}, {}, set(), []
+
+    def _links(
+        self, tx: Connection, event: Recorded, outcome: str | None, children: Sequence[tuple[str, str]] | None
+    ) -> bool:
+        """Whether *event* moved its own card's `open_parents`; *outcome* is the card's before it."""
+        match event.kind:
+            case "created":
+                for parent in event.facts["parents"]:
+                    _link(tx, self._board, event.task, parent["task"], parent["require"])
+            case "linked":
+                _link(tx, self._board, event.task, event.facts["parent"], event.facts["require"])
+            case "unlinked":
+                _unlink(tx, self._board, event.task, event.facts["parent"])
+            case "completed" | "reopened":
+                return self._settle(tx, event, outcome, children)
+            case _:
+                pass
+        return False
+
+    def _settle(
+        self, tx: Connection, event: Recorded, before: str | None, known: Sequence[tuple[str, str]] | None
+    ) -> bool:
+        """Move `open_parents` of the children only: the price of a completion does not depend on the board's size."""
+        children = _CHILDREN.all(tx, board=self._board, parent=event.task) if known is None else known
+        for child, require in children:
+            moved = satisfied(before, require) - satisfied(event.outcome, require)
+            if moved:
+                self.flush(tx)
+                self.stale.add(child)
+                _MOVE_OPEN.run(tx, of_board=self._board, of_task=child, moved=moved)
+        return any(child == event.task for child, _ in children)
 
 
 def rebuild(engine: Engine, board: str) -> int:
@@ -123,13 +220,14 @@ def rebuild(engine: Engine, board: str) -> int:
 
 def _apply_settings(tx: Connection, board: str, recorded: Sequence[Recorded]) -> None:
     settings = load_settings(tx, board)
-    fresh = settings.version == 0
+    fresh, writes = settings.version == 0, Writes(board)
     for event in recorded:
         settings = evolve_settings(settings, event)
     if fresh:
-        _INSERT[SETTINGS].run(tx, board=board, **settings_row(settings))
+        writes.insert(SETTINGS, [settings_row(settings)])
     else:
-        _change(tx, SETTINGS, settings_row(settings), of_board=board)
+        _change(writes, SETTINGS, [({}, settings_row(settings))])
+    writes.send(tx)
 
 
 def _stored(
@@ -143,52 +241,24 @@ def _stored(
     return run, run
 
 
-def _put_task(tx: Connection, board: str, before: Task | None, task: Task) -> None:
-    if before is None:
-        _INSERT[TASKS].run(tx, board=board, **task_row(task), open_parents=0)
-    else:
-        _change(tx, TASKS, task_changes(before, task), of_board=board, of_task=task.id)
+def _change(writes: Writes, table: Table, moved: Iterable[tuple[dict[str, Any], dict[str, Any]]]) -> None:
+    """Write the columns that changed of rows by key, and so touch no index of the others."""
+    same: dict[tuple[str, ...], list[dict[str, Any]]] = {}
+    for key, changes in moved:
+        if changes:
+            same.setdefault(tuple(changes), []).append({**key, **changes})
+    for names, rows in same.items():
+        writes.change(table, names, rows)
 
 
-def _put_run(tx: Connection, board: str, before: Run | None, run: Run | None) -> None:
-    if run is None:
-        return
-    if before is None:
-        _INSERT[RUNS].run(tx, board=board, **run_row(run))
-    else:
-        _change(tx, RUNS, run_changes(before, run), of_board=board, of_task=run.task, of_run=run.run)
-
-
-def _change(tx: Connection, table: Table, changes: dict[str, Any], **key: Any) -> None:
-    """Write the columns that changed, and so touch no index of the others."""
-    if changes:
-        _changing(table, tuple(changes)).run(tx, **key, **changes)
-
-
-def _relinks(event: Recorded) -> bool:
+def relinks(event: Recorded) -> bool:
+    """Whether *event* moves a link."""
     return event.kind in {"linked", "unlinked"} or (event.kind == "created" and bool(event.facts["parents"]))
-
-
-def _apply_links(tx: Connection, board: str, event: Recorded, outcome: str | None) -> bool:
-    """Whether *event* moved its own card's `open_parents`; *outcome* is the card's before it."""
-    match event.kind:
-        case "created":
-            for parent in event.facts["parents"]:
-                _link(tx, board, event.task, parent["task"], parent["require"])
-        case "linked":
-            _link(tx, board, event.task, event.facts["parent"], event.facts["require"])
-        case "unlinked":
-            _unlink(tx, board, event.task, event.facts["parent"])
-        case "completed" | "reopened":
-            return _settle(tx, board, event, outcome)
-        case _:
-            pass
-    return False
 
 
 def _link(tx: Connection, board: str, child: str, parent: str, require: str) -> None:
     _unlink(tx, board, child, parent)
-    _INSERT[LINKS].run(tx, board=board, child=child, parent=parent, require=require)
+    _INSERT_LINK.run(tx, board=board, child=child, parent=parent, require=require)
 
 
 def _unlink(tx: Connection, board: str, child: str, parent: str) -> None:
@@ -200,24 +270,8 @@ def _recount(tx: Connection, board: str, child: str) -> None:
     _SET_OPEN.run(tx, of_board=board, of_task=child, open_parents=count)
 
 
-def _settle(tx: Connection, board: str, event: Recorded, before: str | None) -> bool:
-    """Move `open_parents` of the children only: the price of a completion does not depend on the board's size."""
-    children = _CHILDREN.all(tx, board=board, parent=event.task)
-    for child, require in children:
-        moved = satisfied(before, require) - satisfied(event.outcome, require)
-        if moved:
-            _MOVE_OPEN.run(tx, of_board=board, of_task=child, moved=moved)
-    return any(child == event.task for child, _ in children)
-
-
 def _of(table: Table, *names: str, prefix: str = "") -> list[ColumnElement[bool]]:
     return [table.c[name] == bindparam(prefix + name) for name in names]
-
-
-@lru_cache(maxsize=512)
-def _changing(table: Table, names: tuple[str, ...]) -> Prepared:
-    where = _of(table, *(column.name for column in table.primary_key), prefix="of_")
-    return Prepared(update(table).where(*where).values({name: bindparam(name) for name in names}))
 
 
 def _select(table: Table, names: Sequence[str], *keys: str) -> Prepared:
@@ -227,7 +281,7 @@ def _select(table: Table, names: Sequence[str], *keys: str) -> Prepared:
 _SETTINGS = _select(SETTINGS, SETTINGS_COLUMNS, "board")
 _TASK = _select(TASKS, TASK_VALUES, "board", "task")
 _RUN = _select(RUNS, RUN_COLUMNS, "board", "task", "run")
-_INSERT = {table: Prepared(insert(table)) for table in PROJECTIONS}
+_INSERT_LINK = Prepared(insert(LINKS))
 _UNLINK = Prepared(delete(LINKS).where(*_of(LINKS, "board", "child", "parent")))
 _WAITS = Prepared(
     select(LINKS.c.require, TASKS.c.outcome)

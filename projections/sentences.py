@@ -21,12 +21,13 @@ _OUTCOMES: Final = {
     "lost": "was lost",
     "config": "met a broken configuration",
 }
+_TURNS: Final = ", which takes its turns"
 _CAUSES: Final = {
     "max_runtime": "it ran over its time",
     "stalled": "it made no progress",
     "operator": "an operator wants it",
     "drain": "the board is drained",
-    "worker": "its worker asked for it",
+    "worker": "its worker asks",
     "limit_raised": "a limit was raised",
     "reassigned": "somebody else has it now",
     "config": "its configuration is broken",
@@ -42,7 +43,7 @@ def sentence(event: Recorded) -> str:
         case "policy_changed":
             return "the policy was changed"
         case "paused":
-            return f"{_scope(facts['scope'])} was paused{', and its runs were asked to end' if facts['drain'] else ''}"
+            return f"{_scope(facts['scope'])} was paused{' and drained' if facts['drain'] else ''}"
         case "resumed":
             return f"{_scope(facts['scope'])} was resumed"
         case "created":
@@ -75,8 +76,7 @@ def _of_run(event: Recorded, facts: dict[str, Any]) -> str:
         case "claimed":
             return f"run {event.run} was claimed for {facts['worker']} on {facts['host']}"
         case "worker_bound":
-            turns = "takes the turns of" if facts["role"] == "turns" else "has"
-            return f"process {facts['pid']} {turns} run {event.run}"
+            return f"run {event.run} has process {facts['pid']}{_TURNS if facts['role'] == 'turns' else ''}"
         case "progressed":
             return f"run {event.run} goes on"
         case "stop_requested":

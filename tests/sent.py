@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
@@ -59,7 +60,8 @@ def sent(engine: Engine) -> Iterator[list[Sent]]:
 
 def _telling(real: Any, listener: Listener) -> Any:
     def execute(cursor: Any, query: Any, params: Any = None, **how: Any) -> Any:
-        _tell(listener, cursor, query, [params])
+        raw = isinstance(cursor, psycopg.RawCursor)  # its places are numbered, one after the other
+        _tell(listener, cursor, re.sub(r"\$\d+", "%s", query) if raw else query, [params])
         return real(cursor, query, params, **how)
 
     return execute

@@ -66,7 +66,7 @@ function nearest(held, tiles, way) {
     const across = there.left - here.left, down = there.top - here.top;
     const along = { down, up: -down, right: across, left: -across }[way];
     const aside = Math.abs(way === "down" || way === "up" ? across : down);
-    if (along <= 1 || ((way === "down" || way === "up") && aside >= here.width)) continue;
+    if (along <= 1 || ((way === "down" || way === "up") && aside >= here.width / 2)) continue;
     const far = way === "down" || way === "up" ? along : along * 4 + aside;
     if (far < least) [best, least] = [tile, far];
   }

@@ -1,5 +1,5 @@
 // The page as it changes: the server says which cards moved, their tiles are fetched and put where they belong.
-import { fetched, go, parsed, swapped, tileOf } from "./view.js";
+import { fetched, go, onSwap, parsed, swapped, tileOf } from "./view.js";
 import { now } from "./times.js";
 import { grown } from "./travel.js";
 
@@ -7,44 +7,63 @@ const MOST = 150; // cards fetched one by one; with more the page is read anew
 const LONGEST = 70; // tiles of a column before it is read anew
 const AGAIN = 5000; // milliseconds before a stream that was refused is asked for again
 const LOG = 3000; // milliseconds between two looks at the log of a live run
+const SIGNS = { past: "the past", still: "not live" };
 const LATEST_FIRST = new Set(["done", "archived"]);
 
-let sign, position = 0, paused = "", waiting = new Set(), counts = {}, newest = 0, busy = false;
+let sign, stream = null, state = "still", position = 0, paused = "", waiting = new Set(), counts = {}, newest = 0, busy = false;
 
 export function listen() {
   const main = document.getElementById("main");
   sign = document.getElementById("live");
   if (!sign || !main?.dataset.position) return;
   position = Number(main.dataset.head);
+  onSwap(() => say(state));
   paused = main.dataset.paused ?? "";
-  let stream = open();
-  window.addEventListener("pagehide", () => stream.close());
-  window.addEventListener("pageshow", (event) => {
-    if (event.persisted) stream = open();
-  });
+  if (!document.hidden) attach();
+  // a browser opens six connections to a server and no more: pages that nobody sees give theirs back
+  document.addEventListener("visibilitychange", () => (document.hidden ? detach() : attach()));
+  window.addEventListener("pagehide", detach);
+  window.addEventListener("pageshow", attach);
   if (main.dataset.cardPage) setInterval(follow, LOG);
 }
 
+function attach() {
+  if (!stream) stream = open();
+}
+
+function detach() {
+  stream?.close();
+  stream = null;
+}
+
 function open() {
-  const stream = new EventSource(`/live?after=${position}`);
-  stream.addEventListener("open", () => say("live"));
-  stream.addEventListener("delta", (event) => hear(JSON.parse(event.data)));
-  stream.addEventListener("reload", (event) => anew(JSON.parse(event.data)));
-  stream.addEventListener("trouble", () => say("reconnecting"));
-  stream.addEventListener("error", () => {
+  const opened = new EventSource(`/live?after=${position}`);
+  opened.addEventListener("open", () => say("live"));
+  opened.addEventListener("delta", (event) => hear(JSON.parse(event.data)));
+  opened.addEventListener("reload", (event) => anew(JSON.parse(event.data)));
+  opened.addEventListener("trouble", () => say("reconnecting"));
+  opened.addEventListener("error", () => {
     say("reconnecting");
-    if (stream.readyState === EventSource.CLOSED) setTimeout(open, AGAIN);
+    if (opened.readyState === EventSource.CLOSED) setTimeout(() => again(opened), AGAIN);
   });
-  return stream;
+  return opened;
+}
+
+/** Ask anew for a stream that was refused, as by a server that began with other tokens. */
+function again(refused) {
+  if (stream !== refused) return;
+  detach();
+  attach();
 }
 
 /** The small sign: live, reconnecting, or the past. */
-function say(state) {
+function say(next) {
+  state = next;
   const past = document.getElementById("main").dataset.at !== "";
   const shown = past && state === "live" ? "past" : state;
   if (sign.dataset.state === shown) return;
   sign.dataset.state = shown;
-  sign.firstElementChild.textContent = shown === "past" ? "the past" : shown;
+  sign.firstElementChild.textContent = SIGNS[shown] ?? shown;
 }
 
 function hear(delta) {
@@ -160,11 +179,11 @@ function before(one, other) {
 function count(numbers) {
   for (const [status, number] of Object.entries(numbers)) {
     for (const element of document.querySelectorAll(`[data-count="${CSS.escape(status)}"]`)) {
-      element.textContent = number;
+      element.textContent = number.toLocaleString("en");
       const column = element.closest(".column");
       column?.classList.toggle("bare", number === 0);
       const more = column?.querySelector(".more");
-      if (more) more.textContent = `${number - column.querySelectorAll(".tile").length} more…`;
+      if (more) more.textContent = `${(number - column.querySelectorAll(".tile").length).toLocaleString("en")} more…`;
     }
   }
 }

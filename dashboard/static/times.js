@@ -6,6 +6,7 @@ const clock = new Intl.DateTimeFormat(undefined, { ...time, second: "2-digit" })
 const thisYear = new Intl.DateTimeFormat(undefined, { ...time, day: "numeric", month: "short" });
 const anyYear = new Intl.DateTimeFormat(undefined, { ...time, day: "numeric", month: "short", year: "numeric" });
 const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "full", timeStyle: "long", hourCycle: "h23" });
+const day = new Intl.DateTimeFormat(undefined, { dateStyle: "full" });
 const moment = { format: (at) => (at.getFullYear() === new Date(now()).getFullYear() ? thisYear : anyYear).format(at) };
 const formats = { clock, moment };
 let skew = 0;
@@ -19,11 +20,27 @@ export function now() {
 export function localise(root) {
   const told = root.querySelector("main[data-now]");
   if (told && !told.dataset.at) skew = Number(told.dataset.now) / 1000 - Date.now();
+  for (const story of root.querySelectorAll(".story")) byDay(story);
   for (const element of root.querySelectorAll("time[data-show]")) {
     const at = new Date(element.dateTime);
     const format = formats[element.dataset.show];
     if (format) element.textContent = format.format(at);
     element.title = whole.format(at);
+  }
+}
+
+/** The days of a story are the reader's, too: the server knows only those of UTC. */
+function byDay(story) {
+  let last = "";
+  for (const each of story.querySelectorAll(".day")) each.remove();
+  for (const each of story.querySelectorAll("li")) {
+    const said = day.format(new Date(each.querySelector("time").dateTime));
+    if (said === last) continue;
+    last = said;
+    const heading = document.createElement("li");
+    heading.className = "day";
+    heading.textContent = said;
+    each.before(heading);
   }
 }
 

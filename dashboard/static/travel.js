@@ -105,6 +105,10 @@ function told() {
 function say() {
   const value = Number(slider.value);
   document.getElementById("time").classList.toggle("gone", value < head);
-  document.getElementById("where").textContent = value >= head ? `${head} events, now` : `${value} of ${head}`;
+  document.getElementById("where").textContent = value >= head ? `${said(head)} events, now` : `${said(value)} of ${said(head)}`;
   slider.setAttribute("aria-valuetext", value >= head ? "now" : `position ${value} of ${head}`);
+}
+
+function said(number) {
+  return number.toLocaleString("en");
 }

@@ -39,7 +39,7 @@ export async function go(url, how = "push") {
   const focused = document.activeElement?.closest("[data-card]")?.dataset.card;
   const scrolled = document.querySelector(".board")?.scrollLeft ?? 0;
   document.title = page.title;
-  for (const part of ["#view", ".top nav"]) {
+  for (const part of ["#view", ".top nav", ".acting"]) {
     const old = document.querySelector(part), fresh = page.querySelector(part);
     if (old && fresh) {
       old.replaceWith(document.adoptNode(fresh));

@@ -17,6 +17,7 @@ from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 from dashboard.app import make_app
 from dashboard.serving import listen, url_of
 from dashboard.source import Source
+from dashboard.stream import Live
 from dashboard.tokens import Grant, Tokens
 from kanban import Board
 from tests.browser import showcase
@@ -40,6 +41,12 @@ class Site:
     board: Board
     named: dict[str, str]
     """The ids of the cards that tests ask for, by what the story calls them."""
+    live: Live
+
+    @property
+    def open_streams(self) -> int:
+        """How many pages are told what changes."""
+        return self.live.clients
 
     def at(self, path: str, role: Role) -> str:
         """The address of *path* for somebody who comes for the first time, with a token."""
@@ -61,13 +68,13 @@ def served(
     url = f"sqlite:///{folder}/ledger.db"
     with (
         Board.open(url, showcase.BOARD, actor="dana", environ=environ, cwd=folder, clock=told) as board,
-        _serving(board, port) as address,
+        _serving(board, port) as (address, live),
     ):
-        yield Site(address, board, named)
+        yield Site(address, board, named, live)
 
 
 @contextmanager
-def _serving(board: Board, port: int) -> Iterator[str]:
+def _serving(board: Board, port: int) -> Iterator[tuple[str, Live]]:
     grants = (Grant("read", TOKENS["read"]), Grant("write", TOKENS["write"]))
     app = make_app(Source.of(board), Tokens(grants))
     server = uvicorn.Server(
@@ -78,7 +85,7 @@ def _serving(board: Board, port: int) -> Iterator[str]:
         thread.start()
         try:
             until(lambda: server.started or not thread.is_alive(), "the server to begin")
-            yield url_of(door)
+            yield url_of(door), app.state.live
         finally:
             app.state.live.close()
             server.should_exit = True

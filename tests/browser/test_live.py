@@ -7,7 +7,7 @@ from pathlib import Path
 from playwright.sync_api import Page, expect
 
 from tests.browser import sites
-from tests.browser.sites import Site, Visits
+from tests.browser.sites import Site, Visits, until
 
 WITHIN = 1_000  # milliseconds
 TRIES = 30
@@ -132,6 +132,17 @@ def test_the_log_of_a_live_run_grows_on_its_page(visit: Visits, site: Site) -> N
     with log.open("a", encoding="utf-8") as file:
         file.write("23 passed, <b>none</b> failed\n")
     expect(page.locator("pre.log")).to_contain_text("23 passed, <b>none</b> failed")
+
+
+def test_a_page_that_nobody_sees_gives_its_connection_back(visit: Visits, site: Site) -> None:
+    """A browser has six for a server; once it is seen again it shows what happened meanwhile."""
+    page = live(visit(site))
+    hide = "(hidden) => { Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});"
+    page.evaluate(f"{hide} document.dispatchEvent(new Event('visibilitychange')); }}", True)
+    until(lambda: site.open_streams == 0, "the stream to end")
+    made = site.board.create("Behind the curtain", priority=9).task["id"]
+    page.evaluate(f"{hide} document.dispatchEvent(new Event('visibilitychange')); }}", False)
+    expect(page.locator(f'[data-card="{made}"]')).to_be_visible()
 
 
 def test_a_page_survives_its_server(visit: Visits, story: tuple[Path, dict[str, str]], tmp_path: Path) -> None:

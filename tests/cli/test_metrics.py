@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
 import subprocess
@@ -58,11 +59,17 @@ def test_a_file_is_replaced_whole_and_others_may_read_it(ledger, tmp_path):
     file.parent.mkdir()
     file.write_text("of yesterday")
     before = file.stat().st_ino
-    assert ledger.ok("metrics", "--output", str(file)).out == ""
+    mask = os.umask(0o077)
+    try:
+        assert ledger.ok("metrics", "--output", str(file)).out == ""
+    finally:
+        os.umask(mask)
     assert told(file.read_text())["ledger_events_total",] == 2
     assert file.stat().st_ino != before
     assert stat.S_IMODE(file.stat().st_mode) == 0o644
     assert list(file.parent.iterdir()) == [file]
+    assert ledger("metrics", "--output", str(file.parent)).code == 1
+    assert list(tmp_path.glob(".prom*")) == []
     said = ledger("metrics", "--output", str(tmp_path / "nowhere" / "x.prom"))
     assert said.code == 1
     assert "nowhere" in said.err
@@ -70,12 +77,25 @@ def test_a_file_is_replaced_whole_and_others_may_read_it(ledger, tmp_path):
 
 @once
 def test_without_the_library_it_says_what_to_install(ledger, monkeypatch):
-    """And it has no JSON: that is what `stats` is for."""
+    """And JSON can be had without it."""
     monkeypatch.setattr(metrics, "find_spec", lambda name: None if name == "prometheus_client" else find_spec(name))
     said = ledger("metrics")
     assert (said.code, said.out) == (1, "")
     assert "pip install 'kanban-ledger[dashboard]'" in said.err
-    assert ledger("metrics", "--json").code == 2
+    assert ledger("metrics", "--json").code == 0
+
+
+def test_json_has_the_same_values(ledger):
+    """Each with its labels; of a summary the count and the sum. It goes to stdout alone."""
+    ledger.create("Mend it")
+    ledger.ok("sweep")
+    found = {(each["name"], *each["labels"].values()): each for each in ledger.json("metrics")["metrics"]}
+    assert found["ledger_cards", "default", "ready"]["value"] == 1
+    (observed,) = [each for key, each in found.items() if key[-1] == "observe"]
+    assert observed["count"] == 1
+    assert observed["sum"] > 0
+    assert {each["name"] for each in found.values()} <= {family.name for family in FAMILIES}
+    assert ledger("metrics", "--json", "--output", "x").code == 2
 
 
 @once
@@ -138,12 +158,14 @@ def test_appends_of_sweeps_are_timed(ledger):
     assert found["ledger_runs_ended_total", "ok", "quick"] == 1
 
 
-def test_a_replay_writes_what_it_found(ledger):
-    """How much, up to where and when; a report on one card says nothing of the log."""
+def test_a_replay_tells_what_it_found(ledger):
+    """How much, up to where and when, at once and without a write to what it audits; one card alone says nothing."""
     card = ledger.create("Mend it")
     ledger.ok("replay", "--task", card)
     assert not [key for key in asked(ledger) if key[0].startswith("ledger_replay")]
+    before = ledger.bytes()
     ledger.ok("replay")
+    assert ledger.bytes() == before
     found = asked(ledger)
     ((_, host),) = [key for key in found if key[0] == "ledger_replay_divergences"]
     assert (found["ledger_replay_divergences", host], found["ledger_replay_position", host]) == (0, 3)
@@ -157,28 +179,49 @@ def test_a_replay_writes_what_it_found(ledger):
     assert found["ledger_replay_timestamp_seconds", host] > 1_700_000_000
 
 
-def test_a_store_that_cannot_be_written_is_replayed_all_the_same(ledger, monkeypatch):
-    """The verdict is the answer; that it was not written down is a note."""
-    from ledger.errors import StoreFull
-
+def test_the_next_sweep_brings_it_to_the_store(ledger):
+    """So other hosts know of it, too; a later replay takes its place, there as here."""
     ledger.create("Mend it")
+    ledger.ok("replay")
+    ledger.ok("sweep")
+    for file in (ledger.home / "measures").iterdir():
+        file.unlink()
+    found = {key: value for key, value in asked(ledger).items() if key[0].startswith("ledger_replay")}
+    assert sorted(key[0] for key in found) == [
+        "ledger_replay_divergences", "ledger_replay_position", "ledger_replay_timestamp_seconds",
+    ]  # fmt: skip
+    ledger.outside("UPDATE sweeps SET ticked_at = 0")
+    ledger.ok("sweep")
+    assert {key: value for key, value in asked(ledger).items() if key in found} == found
 
-    def full(*_given, **_more):
-        raise StoreFull("the store is read-only")
 
-    monkeypatch.setattr("kanban.measures.put", full)
+@once
+def test_what_cannot_be_noted_changes_no_verdict(ledger):
+    """It is a note; and where there is no home at all, none is made for it."""
+    ledger.create("Mend it")
+    (ledger.home / "measures").write_text("in the way")
     said = ledger.ok("replay")
     assert "no divergence" in said.out
-    assert said.err == "note: that the log was replayed was not written down: the store is read-only\n"
+    assert said.err.startswith("note: that the log was replayed could not be noted: ")
     assert ledger.json("replay")["divergences"] == []
 
 
 @once
-def test_a_worker_that_replays_writes_nothing_down(worker):
-    """Its role on a server may not be let."""
-    ledger, _ = worker
+def test_a_home_that_is_not_there_stays_so(ledger, monkeypatch, tmp_path):
+    """Who audits a copy leaves nothing behind."""
+    monkeypatch.setenv("LEDGER_HOME", str(tmp_path / "nowhere"))
+    assert ledger("replay", "--database", f"sqlite:///{ledger.home}/ledger.db").code == 0
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("garbage", [b"", b"nonsense", b"{}", b'{"replay divergences": 3}', b'{"at": "x"}'])
+@once
+def test_a_note_that_is_garbage_is_none(ledger, garbage):
+    """An agent may have written it."""
     ledger.ok("replay")
+    (ledger.home / "measures" / "default.replay.json").write_bytes(garbage)
     assert not [key for key in asked(ledger) if key[0].startswith("ledger_replay")]
+    ledger.ok("sweep")
 
 
 def test_commands_that_another_writer_made_repeat_are_counted(ledger):

@@ -403,7 +403,7 @@ LEFT = "\x1b[?1049l\x1b[?25h"
 def test_it_lives_in_a_terminal(ledger, terminal):
     """What is appended shows by itself; keys filter; a new size is drawn; q restores the terminal and ends with 0."""
     card = ledger.create("Mend the parser", "--assignee", "ann")
-    there = terminal("--interval", "1s", size=(20, 80))
+    there = terminal("--interval", "1s", size=(20, 80), COLUMNS="80", LINES="20")
     assert "\x1b[?1049h" in there.until("Mend the parser")
     ledger.ok("comment", card, "a word of news")
     there.until("a word of news")

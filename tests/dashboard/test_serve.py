@@ -10,18 +10,21 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any, Final
 
 import httpx
 import pytest
+from fastapi import FastAPI
 
 from cli import serve as serving
 from cli.app import run
+from dashboard import api
 from dashboard.app import make_app
-from dashboard.serving import listen, server_of, url_of
+from dashboard.serving import AT_ONCE, listen, server_of, url_of
 from dashboard.source import Source
 from kanban.board import Board
 from ledger.errors import InvalidInput
@@ -30,7 +33,7 @@ from tests.dashboard.conftest import READ, TOKENS
 from tests.engines import once
 
 SCRIPT: Final = Path(sys.executable).with_name("ledger")
-LONG: Final = 60.0  # seconds that anything may take on the most loaded machine
+LONG: Final = 5.0  # seconds that anything may take on the most loaded machine
 pytestmark = once
 
 
@@ -130,22 +133,51 @@ def test_a_page_hears_what_another_process_does(face: Board) -> None:
     assert face.show(card)["events"][-1]["actor"]["name"] == "ada"
 
 
-def test_nothing_is_left_of_a_page_whose_browser_is_gone(face: Board) -> None:
-    """Its connection is seen to be closed, also where nothing happens on the board that it could be told."""
-    app, started = make_app(Source.of(face), TOKENS), Event()
+@contextmanager
+def in_a_thread(app: FastAPI) -> Iterator[httpx.Client]:
+    """A server of *app* in this process, and a reader at it."""
+    started = Event()
     server = server_of(app, started.set)
     with listen("127.0.0.1", 0, guarded=False) as door:
-        thread = Thread(target=server.run, args=([door],))
+        thread = Thread(target=server.run, args=([door],), daemon=True)
         thread.start()
         started.wait(LONG)
-        where = {"url": f"{url_of(door)}live", "headers": {"authorization": f"Bearer {READ}"}, "timeout": LONG}
-        with httpx.stream("GET", **where) as stream:
-            next(stream.iter_lines())
-            until(lambda: app.state.live.clients == 1)
-        until(lambda: app.state.live.clients == 0)
+        with httpx.Client(base_url=url_of(door), headers={"authorization": f"Bearer {READ}"}, timeout=LONG) as reader:
+            yield reader
         server.should_exit = True
         thread.join(LONG)
     assert not thread.is_alive()
+
+
+def test_nothing_is_left_of_a_page_whose_browser_is_gone(face: Board) -> None:
+    """Its connection is seen to be closed, also where nothing happens on the board that it could be told."""
+    app = make_app(Source.of(face), TOKENS)
+    with in_a_thread(app) as reader:
+        with reader.stream("GET", "/live") as stream:
+            lines = stream.iter_lines()
+            next(lines)
+            until(lambda: app.state.live.clients == 1)
+        until(lambda: app.state.live.clients == 0)
+
+
+def test_a_crowd_is_served_a_few_at_a_time(face: Board, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits holds no connection to the store meanwhile, so there are always enough."""
+    inside, most, lock, plain = [0], [0], Lock(), api.counts
+
+    def counts(*about: Any) -> Any:
+        with lock:
+            inside[0] += 1
+            most[0] = max(most[0], inside[0])
+        time.sleep(0.01)  # the others come in meanwhile
+        with lock:
+            inside[0] -= 1
+        return plain(*about)
+
+    monkeypatch.setattr(api, "counts", counts)
+    with in_a_thread(make_app(Source.of(face), TOKENS)) as reader, ThreadPoolExecutor(40) as crowd:
+        answers = list(crowd.map(lambda _: reader.get("/api/counts").status_code, range(80)))
+    assert answers == [200] * 80
+    assert 1 < most[0] <= AT_ONCE
 
 
 def until(holds: Callable[[], bool]) -> None:

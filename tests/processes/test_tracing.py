@@ -18,14 +18,15 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from kanban import tracing
-from kanban.tracing import Tracing, hindrance, ids_of, is_wanted, tracing_of
+from kanban.spans import Tracing
+from kanban.tracing import hindrance, ids_of, is_wanted, tracing_of
 from ledger.clock import SECOND
 from tests.fleets import sh, until
 
 SCRIPT = Path(sys.executable).with_name("ledger")
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 PARENT = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-01")
-TELLS = sh('printf "%s\\n" "$TRACEPARENT" > traceparent; exit 3')
+TELLS = sh('printf "%s\\n" "$TRACEPARENT" > part; mv part "traceparent.$LEDGER_RUN"; exit 3')
 
 
 @pytest.fixture(autouse=True)
@@ -62,7 +63,7 @@ def test_a_run_is_told_of_once_with_the_ids_that_its_worker_was_given(crashing):
     memory = traced(crashing.board)
     card = crashing.create()
     first = crashing.ended(card, 1)
-    given = crashing.in_scratch(card, "traceparent").read_text().strip()
+    given = crashing.in_scratch(card, "traceparent.1").read_text().strip()
     crashing.ended(card, 2)
     crashing.sweep_until(lambda: len(named(memory, "run")) == 2)
     one, two = named(memory, "run")
@@ -83,7 +84,7 @@ def test_a_run_is_told_of_by_whichever_process_counts_its_end(crashing):
     theirs, ours = traced(gone), traced(other)
     card = crashing.create()
     crashing.sweep()
-    given = crashing.in_scratch(card, "traceparent").read_text().strip()
+    given = crashing.in_scratch(card, "traceparent.1").read_text().strip()
     until(lambda: other.sweep().errors == [] and named(ours, "run"))
     (run,) = named(ours, "run")
     assert PARENT.fullmatch(given).groups() == (f"{run.context.trace_id:032x}", f"{run.context.span_id:016x}")
@@ -119,7 +120,7 @@ def test_no_worker_is_given_a_trace_where_nobody_wants_any(crashing, monkeypatch
     monkeypatch.setenv("TRACEPARENT", "00-" + "1" * 32 + "-" + "2" * 16 + "-01")
     card = crashing.create()
     crashing.sweep()
-    assert crashing.in_scratch(card, "traceparent").read_text() == "\n"
+    assert crashing.in_scratch(card, "traceparent.1").read_text() == "\n"
 
 
 def test_the_ids_of_runs_are_their_own():
@@ -313,7 +314,7 @@ def test_a_real_collector_is_told(crashing, collector):
     names = [span.name for span in spans_of(sent)]
     assert {path for path, _ in sent} == {"/v1/traces"}
     assert {"tick", "tick.observe", "tick.plan", "tick.apply", "tick.start", "run"} <= set(names)
-    given = crashing.in_scratch(card, "traceparent").read_text().strip()
+    given = crashing.in_scratch(card, "traceparent.1").read_text().strip()
     traces = {span.trace_id.hex() for span in spans_of(sent) if span.name == "run"}
     assert PARENT.fullmatch(given)[1] in traces
 

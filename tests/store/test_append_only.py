@@ -9,7 +9,6 @@ from tests import given, ledgers
 from tests.engines import on
 
 THERE = "an event stands there already"
-OF_KEY = "duplicate key value violates unique constraint"
 ORPHAN = "(?i)foreign key"
 AGAIN = (
     "INSERT {verb} INTO events SELECT board, {position}, {task}, {version}, kind, schema, at, actor_kind, actor_name,"
@@ -139,11 +138,15 @@ def test_words_cannot_be_put_where_some_stand(filled, verb):
 
 @on("postgresql")
 @pytest.mark.parametrize(
-    ("conflict", "said"), [("", OF_KEY), ("ON CONFLICT (board, position) DO UPDATE SET words = ''", "not changed")]
+    ("conflict", "said", "kind"),
+    [
+        ("", "another writer was first", WrongExpectedVersion),
+        ("ON CONFLICT (board, position) DO UPDATE SET words = ''", "not changed", StoreFault),
+    ],
 )
-def test_words_cannot_be_put_over_others(filled, conflict, said):
+def test_words_cannot_be_put_over_others(filled, conflict, said, kind):
     """RULES §10: words can be redacted, not changed."""
-    refused(filled, f"INSERT INTO words SELECT * FROM words WHERE position = 2 {conflict}", said)
+    refused(filled, f"INSERT INTO words SELECT * FROM words WHERE position = 2 {conflict}", said, kind)
 
 
 def test_words_can_be_deleted(filled):

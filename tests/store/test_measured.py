@@ -20,7 +20,9 @@ from projections import measured as m
 from projections.counted import OTHERS, Counted, counted
 from projections.measured import FAMILIES, PHASES, measured
 from tests import given, ledgers
+from tests.engines import on
 from tests.given import SECOND
+from tests.store.test_plans import plans
 
 
 def ask(store, *, later=0, known=None):
@@ -188,6 +190,12 @@ def test_what_is_known_already_is_not_read_again(store):
         }
 
 
+def test_a_run_ends_once(store):
+    """As the fold has it: what an odd log says of its end after that is no end of a run."""
+    store.append(given.created(), given.claimed(1), given.exited(1, "crashed"), given.exited(1, "lost"))
+    assert counts(store) == {("ended", "crashed", "builder"): 1}
+
+
 def test_a_store_that_was_put_back_is_counted_anew(store):
     """What is known of positions that the log does not have is forgotten."""
     store.append(given.created(), given.claimed(1), given.completed(1))
@@ -324,6 +332,21 @@ def test_the_parts_of_ticks_add_up(store, tmp_path):
     assert found["node-2", "apply"] == (1, 15)
 
 
+def test_what_a_host_noted_last_wins_over_what_it_wrote(store, tmp_path):
+    """A replay is told where it was made as soon as it was; the latest of all hosts says how far behind it is."""
+    note = {m.REPLAY_DIVERGENCES: 3, m.REPLAY_POSITION: 1}
+    store.append(given.created(), given.commented(), task="t_a")
+    with writing(store.engine) as tx:
+        measures.put(tx, ledgers.BOARD, "node-1", 5 * SECOND, {**note, m.REPLAY_POSITION: 2})
+        measures.put(tx, ledgers.BOARD, "node-2", 6 * SECOND, {**note, m.REPLAY_POSITION: 3})
+    assert values(store)["ledger_lag_events"]["replay",] == 0
+    with reading(store.engine) as tx:
+        _, samples = measured(tx, ledgers.BOARD, 0, noted={"node-1": m.Noted(7 * SECOND, note)})
+    assert samples["ledger_replay_position"] == [(("b", "node-1"), 1), (("b", "node-2"), 3)]
+    assert samples["ledger_replay_timestamp_seconds"] == [(("b", "node-1"), 7), (("b", "node-2"), 6)]
+    assert dict(samples["ledger_lag_events"])["b", "replay"] == 2
+
+
 def test_laps_lie_one_behind_the_other():
     """No part of a tick is counted twice, and none is left out."""
     laps = Laps()
@@ -345,9 +368,7 @@ def test_what_a_sweep_measures_last_is_written_by_the_next(store, tmp_path):
     assert list(tmp_path.rglob("*.json")) == []
 
 
-@pytest.mark.parametrize(
-    "garbage", [b"", b"nonsense", b"[1]", b'{"appends": "many", "append_seconds": Infinity}', b"\xff"]
-)
+@pytest.mark.parametrize("garbage", [b"", b"nonsense", b"[1]", b'{"appends": Infinity, "x": "y"}', b"\xff"])
 def test_a_file_of_measures_that_is_garbage_is_dropped(store, tmp_path, garbage):
     """An agent may have written it."""
     by = Measures.of(tmp_path, ledgers.BOARD)
@@ -391,3 +412,31 @@ def test_a_home_that_cannot_be_written_stops_no_sweep(store, tmp_path):
     by.keep([Lap("start", 0, 10**9)])
     sweep(store, by)
     assert values(store)["ledger_sweep_phase_seconds"] == {("node-1", "start"): (1, 1)}
+
+
+# What it costs
+
+
+@on("sqlite")
+@pytest.mark.parametrize("analyzed", [False, True])
+def test_a_scrape_walks_no_log_and_no_runs(store, tmp_path, analyzed):
+    """Where sweeps have counted, only the cards are walked to count them by status; all else comes from an index."""
+    for number in range(60):  # most are done, as on a board of some age
+        ended = (given.exited(1, "crashed"), given.budget_blocked()) if number % 9 == 0 else (given.completed(1),)
+        store.append(given.created(), given.claimed(1), *ended, task=f"t_{number:04}")
+    store.append(given.created(), task="t_ready")
+    sweep(store, Measures.of(tmp_path, ledgers.BOARD))
+    if analyzed:
+        store.sql("ANALYZE")
+        store.engine.dispose()
+    with reading(store.engine) as tx:
+        found = plans(tx, lambda tx: measured(tx, ledgers.BOARD, store.clock()))
+    narrow = {"events": ("position",), "runs": ("ended_by=?", "task=?"), "tasks": ("_blocked", "_claimable", "task=?")}
+    for statement, plan in found.items():
+        if "GROUP BY cards.status" in statement:
+            continue
+        for step in plan.splitlines():
+            table = step.removeprefix("SEARCH ").split()[0]
+            assert "SCAN" not in step, statement
+            assert any(by in step for by in narrow.get(table, ("",))), (statement, step)
+    assert len(found) > len(narrow)

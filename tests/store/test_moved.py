@@ -8,6 +8,7 @@ from ledger import moved, upgrade
 from ledger.database import reading, savepoint, writing
 from ledger.errors import StoreMoved, StoreMoving
 from ledger.moved import MOVED, MOVING, Move
+from projections import snapshots
 from projections.tables import metadata
 from tests import given, ledgers
 
@@ -58,8 +59,11 @@ def test_a_store_that_was_moved_away_is_refused_and_says_where_it_went(board):
 
 
 @pytest.mark.parametrize("table", sorted(metadata.tables))
-def test_no_row_of_it_can_be_changed_by_whoever_has_it_open(board, table):
+def test_no_row_of_it_can_be_changed_by_whoever_has_it_open(board, table, monkeypatch):
     """Every table, every way; the refusal says where the store went."""
+    monkeypatch.setattr(snapshots, "SPACING", 8)
+    snapshots.take(board.engine, "b")
+    board.sql("INSERT INTO measures VALUES ('b', 'host', 'sweep.observe', 0.5, 6)")
     board.sql("INSERT INTO leases VALUES ('b', 't_a', 2, 7, NULL)")
     board.sql("INSERT INTO held VALUES ('b', 't_a', 'paused', 5, 6)")
     board.sql("INSERT INTO sweeps VALUES ('b', 'host', 5, NULL, 0)")

@@ -97,7 +97,7 @@ class Sane:
 def test_at_every_position_the_rows_are_those_that_the_log_up_to_there_folds_to(lend, engine_name):
     """Any history at all, with any number of snapshots taken on the way."""
 
-    @settings(max_examples=25 if engine_name == "sqlite" else 6, deadline=None)
+    @settings(max_examples=12 if engine_name == "sqlite" else 4, deadline=None)
     @drawn(APPENDS)
     def after(appends):
         with lend("founded") as store:

@@ -248,6 +248,14 @@ def test_a_column_of_another_type_is_named_and_no_crash(board, column):
     json.dumps(found.as_json())
 
 
+@on("sqlite")
+@pytest.mark.parametrize("chained", [True, False])
+def test_the_chain_goes_on_behind_a_column_of_another_type(board, chained):
+    """RULES §10: it goes on from the hash that is stored there, so one forged event is named once."""
+    outside(board, "UPDATE events SET at = 'noon' WHERE position = 20")
+    assert [each.position for each in audit(board, chain=chained).divergences if each.rule == "§10 chain"] == [20]
+
+
 def test_a_deleted_event_in_the_middle_is_a_hole(board):
     """RULES §9: positions and versions have no holes; the chain breaks at the event after it."""
     outside(board, "DELETE FROM events WHERE position = 20", "DELETE FROM words WHERE position = 20")
