@@ -91,7 +91,7 @@ class Guard:
         if grant is None:
             if request.url.path in OPEN and _is_local(request):
                 return None
-            return None
+            raise Unauthorised
         _admit(request, grant)
         if request.method not in _SAFE:
             if not grant.may_write:

@@ -17,6 +17,7 @@ from dashboard.svg import element, number, picture
 BROAD, NARROW = 1_120, 520
 """Widths of charts, in the page's own pixels where there is room."""
 _GRIDS: Final = 4
+_LEAST: Final = 1e-9
 _STEPS: Final = (1.0, 1.2, 1.6, 2.0, 2.4, 3.2, 4.0, 6.0, 8.0)
 
 
@@ -116,8 +117,8 @@ def _below(label: str, x: float, side: str = "middle") -> Markup:
 
 
 def _rounded(value: float) -> float:
-    """The next number above *value* whose quarters are easy to read; nothing at all is drawn beside 4."""
-    if value <= 0:
+    """The next number above *value* whose quarters are easy to read; next to nothing is drawn beside 4."""
+    if value < _LEAST:
         return _GRIDS
     power: float = 10 ** floor(log10(value))
     return next((step * power for step in _STEPS if step * power >= value), 10 * power)

@@ -221,7 +221,8 @@ def _begin(url: str, path: str, tx: Connection) -> None:
     immediate = tx.get_execution_options().get("immediate", False)
     if immediate and "journal" not in tx.info:  # at the first write only: opening must not change a foreign file
         tx.info["journal"] = tx.exec_driver_sql("PRAGMA journal_mode=WAL").scalar()
-    tx.connection.cursor().execute("BEGIN IMMEDIATE" if immediate else "BEGIN")
+    raw: Any = tx.connection.dbapi_connection
+    raw.execute("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
 
 def _must_be_the_same(url: str, path: str, tx: Connection) -> None:

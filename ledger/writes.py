@@ -78,7 +78,7 @@ class _Saying(NamedTuple):
 
     def values(self, row: Row) -> Row:
         """*row* as `one` takes it: what finds a row is called otherwise than what it is set to."""
-        return {**row, **{f"of_{key}": row[key] for key in self.keys}}
+        return {**row, **{f"of_{key}": row[key] for key in self.keys}} if self.keys else row
 
 
 class _Part(NamedTuple):

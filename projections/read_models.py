@@ -138,12 +138,19 @@ class Shelf:
 
     def flush(self, tx: Connection) -> None:
         """Write what waits."""
-        writes = Writes(self._board)
-        self.add_to(writes)
-        writes.send(tx)
+        if self._waits:
+            writes = Writes(self._board)
+            self.add_to(writes)
+            writes.send(tx)
+
+    @property
+    def _waits(self) -> bool:
+        return bool(self._tasks or self._runs or self._granted or self._released)
 
     def add_to(self, writes: Writes) -> None:
         """Put what waits into *writes*."""
+        if not self._waits:  # mostly, since whoever reads asks first
+            return
         tasks, runs, granted = self._tasks.values(), self._runs.values(), self._granted.values()
         free, released = self._free, self._released
         self.clear()

@@ -38,6 +38,7 @@ def asked(site: Site) -> Iterator[tuple[str, str]]:
 def test_every_route_without_a_token_is_refused(site: Site) -> None:
     """B49: pages, JSON, acts, files and the event stream: 401; a new route needs nobody to remember that."""
     site.app.add_api_route("/forgotten", lambda: "secret", methods=["GET", "POST"])
+    site.app.state.live.close()  # else, should it answer, it would not end
     told = {(method, path): site.nobody.request(method, path).status_code for method, path in asked(site)}
     assert {code for (_, path), code in told.items() if path not in OPEN} == {401}
     assert {("GET", "/live"), ("GET", "/"), ("POST", "/act/comment"), ("POST", "/forgotten")} <= told.keys()

@@ -66,6 +66,7 @@ def test_the_walk_sees_all_kinds_of_routes(site: Site) -> None:
 
 def test_no_route_answers_without_a_token(site: Site) -> None:
     """Whatever the method; the event stream too, and paths that there are not: nobody learns what there is."""
+    site.app.state.live.close()  # else, should it answer, it would not end
     asked = {*routes(site.app), *((method, "/nowhere") for method in (*WRITES, "GET", "HEAD", "OPTIONS"))}
     asked |= {(method, path) for _, path in routes(site.app) for method in ("OPTIONS", "HEAD", "POST")}
     told = {(method, path): site.nobody.request(method, filled(path)).status_code for method, path in asked}

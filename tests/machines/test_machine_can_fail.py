@@ -76,7 +76,7 @@ def a_quota_costs_nothing(task, event):
 # What is stored
 
 
-@fault((read_models, "_settle"), by="an_operator")
+@fault((read_models.Shelf, "_settle"), by="an_operator")
 def children_are_not_told_of_a_completion(*_):
     return False
 
@@ -170,7 +170,7 @@ def a_claim_by_hand_ignores_what_is_ending(*_):
     return frozenset()
 
 
-@fault((desk, "writing"), by="an_operator")
+@fault((desk, "writing"), by="a_sweep_dies")
 @contextmanager
 def half_a_transaction_is_committed(engine):
     with engine.connect().execution_options(immediate=True, writes=True) as tx, tx.begin() as whole:
