@@ -34,7 +34,7 @@ CARDS, EVENTS, FEW = scaled(20_000, least=500), scaled(1_000_000, least=25_000),
 PAGES: Final = 20
 LOOKS: Final = 200
 TOLD: Final = 20
-TICKS: Final = 2
+TICKS: Final = 4
 FIRST_PAGE, NO_CHANGE, SLOWED = 300, 10, 1.1
 _TOGETHER: Final = 100
 

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from cli import __version__
 from cli.garbage import give_up, postpone
 
-ROOMS = ("ledger", "projections", "kanban", "cli", "migrations")
+ROOMS = ("ledger", "projections", "kanban", "cli", "dashboard", "migrations")
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Path, Query
+from fastapi import APIRouter, Depends, Path, Query
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 from sqlalchemy import Connection
@@ -61,6 +61,16 @@ Limit = Annotated[int, Query(ge=1, le=LARGEST_PAGE)]
 Text = Annotated[str | None, Query(max_length=500)]
 
 
+def wanted_of(
+    status: Text = None, assignee: Text = None, label: Text = None, tenant: Text = None, q: Text = None
+) -> Wanted:
+    """Which cards a request is about: `q` is any part of a title or an id."""
+    return Wanted(status, assignee, label, tenant, q)
+
+
+Filtered = Annotated[Wanted, Depends(wanted_of)]
+
+
 def _answer(position: int, said: dict[str, Any]) -> JSONResponse:
     return JSONResponse({"schema": SCHEMA, **said, "position": position})
 
@@ -78,12 +88,8 @@ def _read(request: Request, at: int | None) -> Iterator[tuple[Connection, str, S
 
 
 @router.get("/board", response_model=Answered)
-def board(
-    request: Request, *, status: Text = None, assignee: Text = None, label: Text = None, tenant: Text = None,
-    q: Text = None, limit: Limit = PAGE, at: At = None,
-) -> JSONResponse:  # fmt: skip
+def board(request: Request, wanted: Filtered, *, limit: Limit = PAGE, at: At = None) -> JSONResponse:
     """The board in columns: how many cards each has, and the first of them."""
-    wanted = Wanted(status, assignee, label, tenant, q)
     with _read(request, at) as (tx, name, _):
         found = board_view(tx, name, wanted, limit=limit)
     return _answer(found.position, found.as_json())
@@ -91,23 +97,17 @@ def board(
 
 @router.get("/tasks", response_model=Answered)
 def tasks(
-    request: Request, *, status: Annotated[str, Query(max_length=20)], assignee: Text = None, label: Text = None,
-    tenant: Text = None, q: Text = None, after: Text = None, limit: Limit = PAGE, at: At = None,
-) -> JSONResponse:  # fmt: skip
-    """One column, a page at a time: `next` is what to give as *after*."""
-    wanted = Wanted(status, assignee, label, tenant, q)
+    request: Request, wanted: Filtered, *, after: Text = None, limit: Limit = PAGE, at: At = None
+) -> JSONResponse:
+    """The column of a status, a page at a time: `next` is what to give as *after*."""
     with _read(request, at) as (tx, name, _):
         found, position = column_view(tx, name, wanted, after=after, limit=limit), head(tx, name).position
     return _answer(position, found.as_json())
 
 
 @router.get("/counts", response_model=Answered)
-def how_many(
-    request: Request, *, status: Text = None, assignee: Text = None, label: Text = None, tenant: Text = None,
-    q: Text = None, at: At = None,
-) -> JSONResponse:  # fmt: skip
+def how_many(request: Request, wanted: Filtered, *, at: At = None) -> JSONResponse:
     """How many cards stand in each status."""
-    wanted = Wanted(status, assignee, label, tenant, q)
     with _read(request, at) as (tx, name, _):
         found, position = counts(tx, name, wanted), head(tx, name).position
     return _answer(position, {"counts": found})

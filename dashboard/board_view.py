@@ -169,7 +169,7 @@ class _Found:
         shown, folded = (CARDS.c.task, CARDS.c.status, CARDS.c.title, CARDS.c.updated_at), needle.casefold()
         order = CARDS.c.priority.desc(), CARDS.c.created_at, CARDS.c.task
         rows = self._tx.execute(select(*shown).where(*self._conditions()).order_by(*order), self._values())
-        hits = [row for row in rows if folded in (row[2] or "").casefold() or False]
+        hits = [row for row in rows if folded in (row[2] or "").casefold() or folded in row[0]]
         found: dict[str, list[str]] = {}
         for task, status, _, _ in [*(hit for hit in hits if hit[1] not in LATEST_FIRST), *_latest(hits)]:
             found.setdefault(status, []).append(task)

@@ -41,7 +41,6 @@ HEADERS: Final = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-_FOREVER: Final = 180 * 86_400  # seconds that a browser keeps its cookie
 _SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-real-ip")
 _log = logging.getLogger(__name__)
@@ -122,7 +121,7 @@ class Guard:
         return self._tokens.of_cookie(request.cookies.get(self._tokens.cookie_name, "")), True
 
     def _exchanged(self, request: Request) -> Response:
-        """A cookie for the token of the address, and away from that address."""
+        """A cookie for the token of the address, until the browser is closed, and away from that address."""
         grant = self._tokens.of_token(request.query_params["token"])
         if grant is None:
             raise Unauthorised
@@ -130,7 +129,7 @@ class Guard:
         path = "/" + quote(request.url.path.lstrip("/"))
         answer = RedirectResponse(f"{path}?{urlencode(rest)}" if rest else path, 303)
         answer.set_cookie(
-            self._tokens.cookie_name, grant.cookie, max_age=_FOREVER, httponly=True, samesite="strict",
+            self._tokens.cookie_name, grant.cookie, httponly=True, samesite="strict",
             secure=request.url.scheme == "https",
         )  # fmt: skip
         return answer

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import stat
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -43,14 +42,12 @@ def log_tail(home: Path, board: str, task: str, run: int) -> LogTail:
 
 
 def _read(folder: Path) -> tuple[bytes, int] | None:
-    """The end of the log in *folder* and where it begins; none where there is no plain file."""
+    """The end of the log in *folder* and where it begins; none where nothing can be read."""
     with suppress(OSError):
         descriptor = os.open(folder / LOG, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW)
         try:
-            about = os.fstat(descriptor)
-            if stat.S_ISREG(about.st_mode):
-                start = max(about.st_size - TAIL, 0)
-                return os.pread(descriptor, TAIL, start), start
+            start = max(os.fstat(descriptor).st_size - TAIL, 0)
+            return os.pread(descriptor, TAIL, start), start
         finally:
             os.close(descriptor)
     return None

@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Path, Query, Request
 from fastapi.responses import HTMLResponse
 
+from dashboard.acts import LARGEST_RUN
+from dashboard.api import run_of
 from dashboard.board_view import BoardView, Column, Wanted, board_view, choices, column_view, counts
 from dashboard.card_view import CardView, Kin, card_view
 from dashboard.changes import changed
@@ -24,22 +26,27 @@ from dashboard.source import Source
 from dashboard.tiles import Tile, tiles
 from ledger.clock import SECOND
 from ledger.errors import InvalidInput, NotFound
+from ledger.recorded import check_text
 from ledger.store import head
 from projections.differences import differences
 from projections.listed import STATUSES
 from projections.places import Mark, Stretch, instant_of, place_of, position_at
+from projections.task import Task
 
 router = APIRouter(default_response_class=HTMLResponse, include_in_schema=False)
 MOST_TILES: Final = 200
 """Cards that a page asks for at once after something changed; with more it loads itself anew."""
 _DAY: Final = 86_400 * SECOND
-USUAL: Final = "30d"
+MOST_EVENTS: Final = 100_000
+"""Events of which pictures are drawn unasked: in about a second."""
 RANGES: Final = {
-    "1d": ("a day", _DAY), "7d": ("a week", 7 * _DAY), USUAL: ("30 days", 30 * _DAY), "all": ("everything", 2**62),
+    "1d": ("a day", _DAY), "7d": ("a week", 7 * _DAY), "30d": ("30 days", 30 * _DAY), "all": ("everything", 2**62),
 }  # fmt: skip
 """How far back pictures reach: what it is called, and microseconds."""
 RECENT: Final = 100
 """Events that what changed is told of where nobody says which."""
+WIDEST: Final = 20_000
+"""Events between two positions that are compared."""
 BACKS: Final = {"10 minutes": _DAY // 144, "an hour": _DAY // 24, "a day": _DAY, "a week": 7 * _DAY}
 STACKED: Final = frozenset({"triage", "todo", "scheduled"})
 """Columns that stand above each other, where a screen has no room for all of them: nothing in them can start yet."""
@@ -100,6 +107,8 @@ def some_tiles(
 ) -> HTMLResponse:
     """The tiles of these cards, as far as they pass the filters; with a filter also how many pass it."""
     source = source_of(request)
+    for each in ids:
+        check_text("id", each)
     with source.reading() as tx:
         found = [card for card in tiles(tx, source.board, ids[:MOST_TILES]) if _passes(card, asked.wanted)]
         counted = counts(tx, source.board, asked.wanted) if asked.wanted != Wanted() else {}
@@ -124,11 +133,13 @@ def the_card(request: Request, task: str, at: Text = None) -> HTMLResponse:
 
 
 @router.get("/card/{task}/log/{run}")
-def the_log(request: Request, task: str, run: int, at: Text = None) -> HTMLResponse:
+def the_log(
+    request: Request, task: str, run: Annotated[int, Path(ge=1, le=LARGEST_RUN)], at: Text = None
+) -> HTMLResponse:
     """The end of what a run wrote."""
     source = source_of(request)
     with source.reading() as tx:
-        card_view(tx, source.board, task, now=source.now(tx))
+        run_of(tx, source.board, task, run)
     found = log_tail(source.home, source.board, task, run)
     return page(request, "log.html", task=task, run=run, tail=found, at=position_of("at", at))
 
@@ -142,45 +153,62 @@ def the_changes(
     source = source_of(request)
     with source.reading() as tx:
         end, now = head(tx, source.board).position, source.now(tx)
-        until = min(end if (given := position_of("to", last or at)) is None else given, end)
-        after = max(until - RECENT, 0) if (given := position_of("from", first)) is None else given
-        if after > until:
-            raise InvalidInput(
-                "that stretch of the log ends before it begins", remedy="give the earlier position first"
-            )
-        span = [instant_of(tx, source.board, place) for place in (after + 1, until)] if after < until else None
-        backs = [(words, position_at(tx, source.board, now - ago)) for words, ago in BACKS.items()]
-    cards, more = changed(differences(source.engine, source.board, after, until)) if after < until else ([], 0)
+        stretch = _between(position_of("from", first), position_of("to", last or at), end)
+        moved = stretch.after < stretch.until
+        span = [instant_of(tx, source.board, place) for place in (stretch.after + 1, stretch.until)] if moved else None
+        backs = {words: position_at(tx, source.board, now - ago) for words, ago in BACKS.items()}
+    cards, more = changed(differences(source.engine, source.board, *stretch) if moved else [])
     return page(
-        request, "changes.html", page="Changes", present=now, head=end, first=after, last=until, span=span, cards=cards,
-        more=more, backs=backs, between=lambda first, last: address("/changes", {"from": first, "to": last}),
+        request, "changes.html", page="Changes", present=now, head=end, first=stretch.after, last=stretch.until,
+        span=span, cards=cards, more=more,
+        backs=[(words, place) for words, place in backs.items() if end - place <= WIDEST],
+        between=lambda first, last: address("/changes", {"from": first, "to": last}),
     )  # fmt: skip
+
+
+def _between(first: int | None, last: int | None, end: int) -> Stretch:
+    """Raises `InvalidInput` for a stretch that runs back, or is too wide to be compared while somebody waits."""
+    until = end if last is None else min(last, end)
+    after = max(until - RECENT, 0) if first is None else first
+    if after > until:
+        raise InvalidInput("that stretch of the log ends before it begins", remedy="give the earlier one first")
+    if until - after > WIDEST:
+        raise InvalidInput(f"{until - after:,} events stand between them", remedy=f"compare at most {WIDEST:,}")
+    return Stretch(after, until)
 
 
 @router.get("/pictures")
 def the_pictures(request: Request, since: Text = None, at: Text = None) -> HTMLResponse:
     """How the board flowed: up to now or to a position, from so far back."""
     position, source = position_of("at", at), source_of(request)
-    back = RANGES.get(since or USUAL)
-    if back is None:
+    if since is not None and since not in RANGES:
         raise InvalidInput(f"since {since!r} is unknown", remedy=f"one of: {', '.join(RANGES)}")
     with source.reading() as tx:
         now, until = source.now(tx), place_of(tx, source.board, Mark(number=position))
         last = instant_of(tx, source.board, until) if until else now
         end = last if position is not None else now
-        stretch = Stretch(position_at(tx, source.board, end - back[1]), until)
+        begins = {name: position_at(tx, source.board, end - back) for name, (_, back) in RANGES.items()}
+    chosen = since or _usual(begins, until)
+    stretch = Stretch(begins[chosen], until)
     drawn = _drawn(source, stretch, end) if stretch.after < until else None
     return page(
-        request, "pictures.html", page="Pictures", at=position, present=now, until=last, since=since or USUAL,
+        request, "pictures.html", page="Pictures", at=position, present=now, until=last, since=chosen,
         ranges=[(name, words) for name, (words, _) in RANGES.items()], pictures=drawn and gallery(drawn),
         headline=drawn and headline(drawn), here_now=address("/pictures", {"since": since}),
         ranged=lambda name: address("/pictures", {"since": name, "at": position}),
     )  # fmt: skip
 
 
+def _usual(begins: Mapping[str, int], until: int) -> str:
+    """How far back pictures reach where nobody says it: as far as is drawn while somebody waits, 30 days at most."""
+    return next((name for name in ("30d", "7d") if until - begins[name] <= MOST_EVENTS), "1d")
+
+
 def _drawn(source: Source, stretch: Stretch, end: int) -> Figures:
-    with source.reading(stretch.after) as before:
-        start = cards_of(before, source.board) if stretch.after else {}
+    start: Mapping[str, Task] = {}
+    if stretch.after:
+        with source.reading(stretch.after) as before:
+            start = cards_of(before, source.board)
     with source.reading() as tx:
         span = instant_of(tx, source.board, stretch.after + 1), end
         return figures(tx, source.board, stretch, start=start, span=span)

@@ -10,7 +10,7 @@ export function filters() {
   const apply = () => {
     clearTimeout(waiting);
     for (const select of form.querySelectorAll("select")) select.classList.toggle("set", select.value !== "");
-    go(wanted(form), "push");
+    show(wanted(form), "push");
   };
   form.addEventListener("submit", (event) => {
     event.preventDefault();
@@ -25,8 +25,13 @@ export function filters() {
   });
   window.addEventListener("popstate", () => {
     fill(form, new URLSearchParams(location.search));
-    go(location.href, "keep");
+    show(location.href, "keep");
   });
+}
+
+/** Put it in place; a browser that cannot says itself why. */
+function show(url, how) {
+  go(url, how).catch(() => location.assign(url));
 }
 
 /** The address of what the form says, at the position that is looked at. */

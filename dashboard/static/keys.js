@@ -9,10 +9,16 @@ export function keys() {
   document.getElementById("theme").addEventListener("click", turn);
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey || help.open) return;
-    if (event.key === "Escape" && event.target.type === "search") event.target.blur();
+    if (event.key === "Escape") leave(event.target);
     if (event.target.closest("input, select, textarea")) return;
     if (press(event.key, help)) event.preventDefault();
   });
+}
+
+/** Out of a search, and of what is unfolded above the page. */
+function leave(element) {
+  if (element.type === "search") element.blur();
+  document.querySelector(".pause[open]")?.removeAttribute("open");
 }
 
 /** Whether `key` meant something here. */

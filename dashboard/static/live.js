@@ -85,8 +85,13 @@ async function anew(told) {
   position = Math.max(position, told.position);
   grown(position);
   waiting.clear();
-  if (!document.getElementById("main").dataset.at) await go(location.href, "keep");
-  shown();
+  try {
+    if (!document.getElementById("main").dataset.at) await go(location.href, "keep");
+    shown();
+  } catch {
+    say("reconnecting");
+    setTimeout(() => anew(told), AGAIN);
+  }
 }
 
 /** Show what has changed, one round after the other; nothing moves while the past is looked at. */
@@ -105,7 +110,7 @@ async function catchUp() {
       shown();
     }
   } catch {
-    say("reconnecting"); // the next change, or the stream that comes again, asks for what is missing
+    anew({ position });
   } finally {
     busy = false;
   }

@@ -5,6 +5,11 @@ import { localise, tick } from "./times.js";
 import { travel } from "./travel.js";
 import { filters } from "./filters.js";
 
+const here = new URL(location.href);
+if (here.searchParams.has("said")) {
+  here.searchParams.delete("said"); // it is said once
+  history.replaceState(null, "", here);
+}
 localise(document);
 tick();
 keys();

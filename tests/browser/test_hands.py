@@ -26,6 +26,7 @@ def test_a_card_is_unblocked_with_a_reason(visit: Visits, site: Site) -> None:
     page.get_by_label("Reason").first.fill("The prompt says now how it ends")
     page.get_by_role("button", name="Unblock").click()
     expect(page.locator("#said")).to_have_text("Done.")
+    expect(page).to_have_url(re.compile(r"/card/\w+$"))
     expect(page.locator(".card-head .status")).to_have_text("ready")
     expect(page.locator(".story li").nth(1)).to_contain_text("The prompt says now how it ends")
     last = list(site.board.events(site.named["silent"]))[-1]

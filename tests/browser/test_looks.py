@@ -104,8 +104,10 @@ def test_everything_can_be_done_by_keyboard(visit: Visits, shown: Site) -> None:
     assert page.evaluate("document.activeElement.textContent") == first
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", level=1)).to_have_text(first)
+    page.wait_for_load_state()  # its keys are bound
     page.keyboard.press("u")
     expect(page.locator(".board")).to_be_visible()
+    page.wait_for_load_state()
     page.keyboard.press("?")
     expect(page.get_by_role("dialog")).to_be_visible()
     page.keyboard.press("Escape")

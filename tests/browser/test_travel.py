@@ -88,6 +88,10 @@ def test_playing_goes_on_until_it_is_stopped(visit: Visits, shown: Site) -> None
     page.wait_for_function("() => Number(document.getElementById('main').dataset.at) > 120")
     play.click()
     expect(play).to_have_attribute("aria-pressed", "false")
+    to(page, 50)
+    expect(page.locator("#past")).to_contain_text("position 50")
+    page.wait_for_timeout(800)  # two steps of a play that had not been stopped
+    assert shown_at(page) == "50"
 
 
 def test_playing_ends_at_now(visit: Visits, shown: Site) -> None:
@@ -133,3 +137,14 @@ def test_without_scripts_the_past_can_be_looked_at_all_the_same(visit: Visits, s
     page.locator("#status").select_option("done")
     page.get_by_role("button", name="Filter").click()
     expect(page).to_have_url(re.compile(r"status=done.*at=40"))
+
+
+def test_filters_and_position_keep_each_other(visit: Visits, shown: Site) -> None:
+    """To look for something in the past is to stay there, and to travel is not to forget what one looks for."""
+    page = visit(shown, "/?at=300")
+    page.locator("#status").select_option("done")
+    expect(page).to_have_url(re.compile(r"\?status=done&at=300$"))
+    expect(page.locator("#past")).to_be_visible()
+    to(page, 200)
+    expect(page).to_have_url(re.compile(r"\?status=done&at=200$"))
+    expect(page.locator(".column")).to_have_count(1)

@@ -18,20 +18,22 @@ for module in (
     "worker.owner", "worker.client", "worker.admitting", "importing.jsonl", "foreign.faults",
 ):  # fmt: skip
     importlib.import_module(f"kanban.{module}")
-importlib.import_module("projections.checkpoint")
+for module in ("projections.checkpoint", "cli.serve", "dashboard.faults", "dashboard.serving"):
+    importlib.import_module(module)
 
 CODES = {
     "LedgerError": 1, "HostUnknown": 1, "SpawnFailed": 1, "WorkspaceFault": 1, "CopyThere": 1, "RestoreRefused": 1,
     "ClockBroken": 1, "ExtraMissing": 1, "OwnerUnsupported": 1, "OwnerAbsent": 1, "OwnerRefused": 1,
-    "ReceiptUnknown": 1,
+    "ReceiptUnknown": 1, "PageMissing": 1, "AddressTaken": 1, "Broken": 1,
     "InvalidInput": 2, "InvalidText": 2, "ConfigFault": 2, "ChoiceNeeded": 2,
     "BadCheckpoint": 2, "OtherCheckpoint": 2, "BadLine": 2, "Gap": 2, "DoesNotFollow": 2,
+    "ForeignHost": 2, "TooLarge": 2,
     "WrongExpectedVersion": 3, "Contended": 3, "Taken": 3, "LostClaim": 3, "LiveClaim": 3, "Conflict": 3,
     "OwnerRunning": 3, "OtherHistory": 3,
     "Refusal": 4, "Ruled": 4, "NotClaimable": 4, "Forbidden": 4, "Unmet": 4, "NotDone": 4, "NotInReview": 4,
     "AlreadyDone": 4, "NoLateResult": 4, "Closed": 4, "DeadParent": 4, "Ring": 4,
-    "NotNow": 4, "NoWords": 4,
-    "NotFound": 5, "UnknownBoard": 5, "UnknownTask": 5, "UnknownRun": 5, "UnknownPosition": 5,
+    "NotNow": 4, "NoWords": 4, "Unguarded": 4, "Unauthorised": 4, "ReadOnly": 4, "StaleForm": 4, "ForeignOrigin": 4,
+    "NotFound": 5, "UnknownBoard": 5, "UnknownTask": 5, "UnknownRun": 5, "UnknownPosition": 5, "NoSuchPage": 5,
     "NothingToDo": 6,
     "StoreFault": 8, "StoreMissing": 8, "StoreExists": 8, "StoreOutdated": 8, "StoreTooNew": 8, "StoreDamaged": 8,
     "StoreReplaced": 8, "StoreUnreachable": 8, "StoreDenied": 8, "StoreMoving": 8, "StoreMoved": 8,

@@ -169,6 +169,7 @@ def test_a_wish_that_is_true_already_changes_nothing(site: Site) -> None:
         ("/?q=a&status=ready", "/?q=a&status=ready&said=changed"),
         ("/card/t_a#runs", "/card/t_a?said=changed#runs"),
         ("//evil.example", None),
+        ("///evil.example", None),
         ("/\\evil.example", None),
         ("https://evil.example/", None),
         ("javascript:alert(1)", None),

@@ -7,8 +7,9 @@ from urllib.parse import quote
 
 import pytest
 
+from dashboard import pages
 from ledger.store import head
-from tests.dashboard.conftest import Site
+from tests.dashboard.conftest import ADDRESS, Site
 from tests.engines import once
 
 HTML = {"accept": "text/html"}
@@ -108,6 +109,14 @@ def test_a_log_that_is_not_here_is_named(site: Site) -> None:
     site.board.claim(card)
     assert "no log on this host" in text_of(site, f"/card/{card}/log/1", code=404)
     assert "This host has no log of it" in text_of(site, f"/card/{card}")
+
+
+def test_a_run_that_there_is_not_is_named(site: Site) -> None:
+    """Whatever its number; and ids that no store can hold are refused as such."""
+    card = site.create("A card")
+    assert "run 7" in text_of(site, f"/card/{card}/log/7", code=404)
+    assert text_of(site, f"/card/{card}/log/{10**30}", code=422)
+    assert "cannot be stored" in text_of(site, "/fragments/tiles?id=%00", code=422)
 
 
 @once
@@ -213,8 +222,9 @@ def test_the_next_page_of_a_column_begins_behind_the_last(site: Site) -> None:
 
 def test_a_refusal_never_leads_to_another_site(site: Site) -> None:
     """An address that begins with two slashes is a path here."""
-    page = site.nobody.get("//evil.example/x", headers=HTML).text
-    assert 'href="//' not in page
+    answer = site.nobody.get(f"{ADDRESS}//evil.example/x", headers=HTML)
+    assert answer.status_code == 401
+    assert '<a href="/evil.example/x">' in answer.text
 
 
 def test_the_story_is_told_newest_first_and_marks_its_proof(site: Site) -> None:
@@ -246,6 +256,24 @@ def test_what_changed_names_fields_and_events(site: Site) -> None:
     assert "ends before it begins" in text_of(site, f"/changes?from={last(site)}&to=1", code=422)
 
 
+def test_too_wide_a_stretch_is_not_compared(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All its events would be held at once; the page says how many there are, and offers no such link."""
+    monkeypatch.setattr(pages, "WIDEST", 1)
+    site.create("A card")
+    page = text_of(site, "/changes?from=0", code=422)
+    assert f"{last(site):,} events stand between them" in page
+    assert "an hour" not in text_of(site, f"/changes?from={last(site)}")
+
+
+def test_what_moved_last_is_told_first(site: Site) -> None:
+    """Whatever its id, or the order in which cards were made."""
+    cards = [site.create(f"Card {number}") for number in range(3)]
+    for card in (cards[1], cards[2], cards[0]):
+        site.board.comment(card, "moved")
+    page = text_of(site, "/changes?from=0")
+    assert re.findall(r'<span class="id faint">(t_[^<]+)', page) == [cards[0], cards[2], cards[1]]
+
+
 def test_pictures_of_a_board_on_which_nothing_happened_yet(site: Site) -> None:
     """Before its first event there is nothing to draw."""
     assert "Nothing has happened yet" in text_of(site, "/pictures?at=0")
@@ -260,6 +288,16 @@ def test_pictures_have_their_numbers_as_tables(site: Site) -> None:
     assert page.count('<svg class="picture') == page.count("<summary>The numbers</summary>") == 4
     assert "No run said what it cost" in page
     assert "Since &#39;ever&#39; is unknown" in text_of(site, "/pictures?since=ever", code=422)
+
+
+def test_pictures_reach_as_far_back_as_can_be_drawn_at_once(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    """30 days unless so much has happened; whoever asks for more gets it."""
+    current = re.compile(r'aria-current="true">([^<]+)<')
+    site.create("A card")
+    assert current.findall(text_of(site, "/pictures")) == ["30 days"]
+    monkeypatch.setattr(pages, "MOST_EVENTS", 1)
+    assert current.findall(text_of(site, "/pictures")) == ["a day"]
+    assert current.findall(text_of(site, "/pictures?since=all")) == ["everything"]
 
 
 def test_a_paused_board_says_so_and_offers_its_end(site: Site) -> None:

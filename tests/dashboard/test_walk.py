@@ -18,7 +18,7 @@ from dashboard.guard import LARGEST_BODY, OPEN, POLICY
 from tests.dashboard.conftest import ADDRESS, READ, TOKENS, WRITE, Site
 from tests.engines import once
 
-HOSTILE: Final = "\"'><xss onfocus=alert(1)>{{7*7}}</title></script><script>alert(1)</script><!-- \u202e"
+HOSTILE: Final = "\"'><xss onfocus=alert(1)>{{70707*70707}}</title></script><script>alert(1)</script><!-- \u202e"
 NAME: Final = HOSTILE.replace("\u202e", "")
 """It again, as a name may be."""
 WRITES: Final = {"POST", "PUT", "PATCH", "DELETE"}
@@ -181,7 +181,7 @@ def is_harmless(answer: Response) -> None:
     assert not [name for name, _ in seen.attributes if name.startswith("on") or name in {"style", "srcdoc"}]
     links = {value for name, value in seen.attributes if name in {"href", "src", "action"}} - {"data:,"}
     assert not [value for value in links if not value.startswith(("/", "?", "#")) or value.startswith("//")], links
-    assert "49" not in answer.text.replace(HOSTILE, "") or "{{7*7}}" in answer.text
+    assert str(70707 * 70707) not in answer.text  # nor is it a template
 
 
 def hostile_card(site: Site) -> str:
@@ -323,7 +323,7 @@ def test_a_token_of_the_address_becomes_a_cookie(site: Site) -> None:
     assert (answer.status_code, answer.headers["location"]) == (303, "/card/t_a?at=7")
     kept = answer.headers["set-cookie"]
     assert READ not in kept
-    assert {"HttpOnly", "SameSite=strict", "Path=/"} <= set(kept.split("; "))
+    assert set(kept.split("; ")[1:]) == {"HttpOnly", "SameSite=strict", "Path=/"}
     assert answer.headers["cache-control"] == "no-store"
 
 

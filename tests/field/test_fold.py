@@ -8,11 +8,13 @@ from hypothesis import given as each
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from kanban import desk
+from ledger import writes
 from ledger.database import reading, sqlite_module, writing
 from ledger.errors import NewerSchema, StoreFault, UnknownKind, Unreadable
 from ledger.recorded import Draft
+from ledger.schema import events
 from ledger.store import append
+from projections import tables
 from projections.compared import rows
 from projections.read_models import PROJECTIONS, apply, rebuild
 from projections.task import status
@@ -273,14 +275,20 @@ def test_a_replay_says_how_far_and_how_fast(fleet):
 def test_a_half_applied_append_cannot_be(fleet, monkeypatch):
     """B21: events and rows are one transaction: where the rows fail, the events are not there either."""
 
-    def failing(*_, **__):
-        raise StoreFault("no")
+    sent, send = [], writes._Part.send
+
+    def failing(part, tx):
+        if part.saying.table is tables.tasks:
+            raise StoreFault("no")
+        sent.append(part.saying.table)
+        send(part, tx)
 
     card = fleet.create()
     before = fleet.board.stats()["position"]
-    monkeypatch.setattr(desk, "apply", failing)
+    monkeypatch.setattr(writes._Part, "send", failing)
     with pytest.raises(StoreFault):
         fleet.board.comment(card, "hello")
+    assert events in sent
     monkeypatch.undo()
     assert fleet.board.stats()["position"] == before
     with reading(fleet.board.engine) as tx:
