@@ -126,7 +126,8 @@ def can_be_chosen(request: Request, at: At = None) -> JSONResponse:
 def one(request: Request, task: Card, at: At = None) -> JSONResponse:
     """One card whole."""
     with _read(request, at) as (tx, name, source):
-        found = card_view(tx, name, task, now=source.now(tx))
+        now = source.now(tx) if at is None else head(tx, name).at
+        found = card_view(tx, name, task, now=now, then=at is not None)
     return _answer(found.position, found.as_json())
 
 

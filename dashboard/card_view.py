@@ -71,8 +71,8 @@ class CardView:
         }
 
 
-def card_view(tx: Connection, board: str, task: str, *, now: int) -> CardView:
-    """The card *task* whole; *now* (microseconds UTC) is for `why`. Raises `UnknownTask`."""
+def card_view(tx: Connection, board: str, task: str, *, now: int, then: bool = False) -> CardView:
+    """The card *task* whole; *now* (microseconds UTC) is for `why`; *then*: of the past. Raises `UnknownTask`."""
     check_text("task", task)
     stored = load_task(tx, board, task)
     if stored is None:
@@ -87,7 +87,7 @@ def card_view(tx: Connection, board: str, task: str, *, now: int) -> CardView:
         _kin(tx, board, task, up=True),
         _kin(tx, board, task, up=False),
         tuple(queries.runs(tx, board, task)["runs"]),
-        queries.why(tx, board, task, now=now),
+        queries.why(tx, board, task, now=now, then=then),
         tuple(events),
         stored.version - len(events),
         head(tx, board).position,

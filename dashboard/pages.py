@@ -123,7 +123,7 @@ def the_card(request: Request, task: str, at: Text = None) -> HTMLResponse:
     last, now = _present(source)
     with source.reading(position) as tx:
         then = now if position is None else head(tx, source.board).at
-        view = card_view(tx, source.board, task, now=then)
+        view = card_view(tx, source.board, task, now=then, then=position is not None)
         workers = choices(tx, source.board).assignees
     return page(
         request, "card.html", page="Card", view=view, card=view.tile, head=last, now=then, present=now, at=position,

@@ -98,7 +98,7 @@ function at(position) {
 function told() {
   const main = document.getElementById("main");
   document.getElementById("now").hidden = !main.dataset.at;
-  if (!playing && wished === null) slider.value = main.dataset.at || head;
+  if (!playing && wished === null && shown === null) slider.value = main.dataset.at || head;
   say();
 }
 

@@ -1,4 +1,4 @@
-"""A browser for the session, the story's board served once to look at, and a copy of it for whoever changes it."""
+"""A browser for the whole run, the story's board served once to look at, and a copy of it for whoever changes it."""
 
 from __future__ import annotations
 

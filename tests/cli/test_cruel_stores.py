@@ -41,15 +41,30 @@ COMMANDS = (
     ("events", "CARD"), ("events", "--jsonl"), ("sweep",), ("sweep", "--dry-run"), ("pause",), ("resume",), ("replay",),
     ("replay", "--strict"), ("policy",), ("policy", "--run-limit", "9"), ("db", "status"), ("db", "upgrade"),
     ("db", "upgrade", "--dry-run"), ("db", "rebuild"), ("worker", "run", "CARD", "--", "true"),
-    ("verify",), ("checkpoint",), ("export",), ("redact", "3"), ("metrics",),
+    ("verify",), ("checkpoint",), ("export",), ("redact", "3"), ("metrics",), ("diff", "1"), ("db", "snapshot"),
+    ("list", "--at", "2"), ("replay", "--at", "2"),
 )  # fmt: skip
 """Every command that opens a store that must be there, with what it needs."""
-OTHERS = {"init", "demo", "config", "doctor", "backup", "restore", "prune", "owner", "audit", "import", "serve", "watch"}
+OTHERS = {
+    "init",
+    "demo",
+    "config",
+    "doctor",
+    "backup",
+    "restore",
+    "prune",
+    "owner",
+    "audit",
+    "import",
+    "serve",
+    "watch",
+}
 """They make a store, look after one (see test_care.py), need a file that is there first, or open no store of ours."""
 READS = (
     ("list",), ("list", "--sort", "updated", "--limit", "3"), ("show", "CARD"), ("show", "OTHER"), ("board",),
     ("why", "CARD"), ("why", "OTHER"), ("runs", "CARD"), ("log", "CARD"), ("stats",), ("events",), ("events", "OTHER"),
-    ("policy",), ("db", "status"), ("sweep", "--dry-run"),
+    ("policy",), ("db", "status"), ("sweep", "--dry-run"), ("diff", "1"), ("list", "--at", "9"),
+    ("show", "CARD", "--at", "9"),
     ("unblock", "--all", "--cause", "failure_budget", "--dry-run"),
 )  # fmt: skip
 

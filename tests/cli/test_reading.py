@@ -6,6 +6,8 @@ from kanban.board import Board
 
 READS = (
     ("list",), ("list", "--status", "ready", "--sort", "updated"), ("show", "CARD"), ("board",), ("why", "CARD"),
+    ("list", "--at", "2"), ("show", "CARD", "--at", "3"), ("stats", "--at", "1"), ("replay", "--at", "2"),
+    ("diff", "1"),
     ("why", "CARD", "held"), ("why", "CARD", "failures"), ("runs", "CARD"), ("stats",), ("events",), ("events", "CARD"),
     ("events", "--jsonl"), ("log", "CARD"), ("policy",), ("replay",), ("replay", "--strict"), ("config", "show"),
     ("db", "status"), ("db", "upgrade", "--dry-run"), ("sweep", "--dry-run"),

@@ -104,6 +104,20 @@ def test_the_past_is_asked_for_by_its_position(site: Site) -> None:
     assert refused(site, f"tasks/{card}", at=1) == (404, "unknown_task")
 
 
+def test_why_of_the_past_blames_no_sweep_and_says_nothing_to_run(site: Site) -> None:
+    """What a sweep saw then is not in the log; the page says as much."""
+    card = site.create("Mend it", assignee="ann")
+    site.board.comment(card, "see there")
+    position = site.board.stats()["position"] - 1
+    why = said(site, f"tasks/{card}", at=position)["why"]
+    assert why["try"] is None
+    assert why["because"][-1]["text"].startswith("nothing in the log kept it")
+    assert said(site, f"tasks/{card}")["why"]["try"] == "ledger sweep"
+    page = site.reader.get(f"/card/{card}", params={"at": position}).text
+    assert "nothing in the log kept it" in page
+    assert "ledger sweep" not in page
+
+
 def test_the_end_of_a_runs_log(site: Site) -> None:
     """Of a run that there is, on a host that has it."""
     card = site.create(assignee="ann")
