@@ -3,9 +3,6 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
-# Real workers with real clocks want the cores for themselves; all other rings run a process a core.
-ALONE := tests/processes tests/reference tests/field
-
 .PHONY: demo test browser fix soak bench bench-peers screenshots clean
 .DEFAULT_GOAL := test
 
@@ -22,8 +19,7 @@ test: $(STAMP) browser
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/pytest -n auto --dist loadfile --cov --cov-report= $(ALONE:%=--ignore=%)
-	$(BIN)/pytest --cov --cov-append --cov-report=term $(ALONE)
+	$(BIN)/pytest -n auto --dist loadfile --cov --cov-report=term
 
 # The tests of the live page drive a real browser; where it cannot be installed they fail and say how to get it.
 browser:
@@ -43,6 +39,10 @@ bench: $(STAMP)
 
 bench-peers: $(STAMP)
 	$(BIN)/python -m benchmarks.run --peers $(ROWS)
+
+# The pictures of the README, of a board that is made for them.
+screenshots: $(STAMP) browser
+	$(BIN)/python -m tests.browser.screenshots
 
 clean:
 	rm -rf $(VENV) .bench .pytest_cache .mypy_cache .ruff_cache .hypothesis .coverage

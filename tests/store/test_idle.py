@@ -2,6 +2,7 @@
 
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -91,3 +92,17 @@ def test_a_forked_process_has_none_of_its_parents_connections(store):
     assert os.waitstatus_to_exitcode(status) == 0
     assert driver(writing(store.engine)) is parents
     store.append(given.created())
+
+
+@on("sqlite")
+def test_any_number_of_threads_read_at_the_same_time(store):
+    """A server of pages has many: none of them waits for another to end."""
+    together = threading.Barrier(30, timeout=20)
+    with ThreadPoolExecutor(30) as crew:
+        assert list(crew.map(lambda _: _waited_for_in(store, together), range(30))) == [True] * 30
+
+
+def _waited_for_in(store, together):
+    with reading(store.engine) as tx:
+        together.wait()
+        return tx.exec_driver_sql("SELECT count(*) FROM boards").scalar() == 1
