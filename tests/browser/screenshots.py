@@ -1,4 +1,6 @@
-"""`make screenshots`: the pictures of the manual, taken of the story's board: `python -m tests.browser.screenshots`.
+"""`make screenshots`: the pictures of the manual, of the story's board and of `ledger demo`'s.
+
+python -m tests.browser.screenshots
 
 They are for eyes: look at them before they are committed. Fonts are this machine's: with Inter (`fonts-inter`) they
 look as those in the repository do.
@@ -6,13 +8,18 @@ look as those in the repository do.
 
 from __future__ import annotations
 
+import json
+import shutil
+import subprocess
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from playwright.sync_api import Browser, Page
 
+from ledger.clock import system_clock
 from tests.browser import showcase, sites
 from tests.browser.sites import Site
 
@@ -29,8 +36,8 @@ class Shot(NamedTuple):
     first: Callable[[Page], None] = lambda _: None
 
 
-def _drawn(page: Page) -> None:
-    page.locator("#at").fill("492")
+def _looked_back(page: Page, position: str) -> None:
+    page.locator("#at").fill(position)
     page.locator("#past").wait_for()
     page.locator("#at").blur()
 
@@ -40,7 +47,7 @@ SHOTS: Final = (
     Shot("board-dark", lambda _: "/", {"color_scheme": "dark"}),
     Shot("lanes", lambda _: "/?lanes=1", {}),
     Shot("card", lambda site: site.card("silent"), {"viewport": {"width": 1_440, "height": 1_180}}),
-    Shot("past", lambda _: "/", {"color_scheme": "dark"}, _drawn),
+    Shot("past", lambda _: "/", {"color_scheme": "dark"}, lambda page: _looked_back(page, "492")),
     Shot("changes", lambda _: "/changes?from=519", {}),
     Shot("pictures", lambda _: "/pictures", {"viewport": {"width": 1_440, "height": 1_480}}),
     Shot("phone", lambda _: "/", _NARROW),
@@ -48,15 +55,46 @@ SHOTS: Final = (
 )
 
 
+OF_DEMO: Final = (
+    Shot("demo-board", lambda _: "/", {}),
+    Shot("demo-card", lambda site: site.card("stuck"), {"viewport": {"width": 1_440, "height": 1_180}}),
+    Shot("demo-past", lambda _: "/", {}, lambda page: _looked_back(page, "40")),
+    Shot("demo-pictures", lambda _: "/pictures", {"viewport": {"width": 1_440, "height": 1_480}}),
+)
+
+
 def take(folder: Path) -> None:
     """Take every picture into *folder*."""
     folder.mkdir(parents=True, exist_ok=True)
+    _of_story(folder)
+    _of_demo(folder)
+
+
+def _of_demo(folder: Path) -> None:
+    """Of what `ledger demo` leaves behind."""
+    ledger = Path(sys.executable).with_name("ledger")
+    told = json.loads(subprocess.run([ledger, "demo", "--json"], check=True, capture_output=True).stdout)
+    home = Path(told["home"])
+    stuck = next(card["id"] for card in told["tasks"] if (card["hold"] or {}).get("cause") == "violation_budget")
+    try:
+        with sites.served(home, {"stuck": stuck}, clock=system_clock, name="default") as site:
+            _all(OF_DEMO, site, folder)
+    finally:
+        shutil.rmtree(home)
+
+
+def _of_story(folder: Path) -> None:
     with tempfile.TemporaryDirectory(prefix="ledger-story-") as home:
         named = showcase.founded(f"sqlite:///{home}/ledger.db", Path(home))
         clock: Callable[[], int] = lambda: showcase.END  # noqa: E731 – a clock that stands
-        with sites.served(Path(home), named, clock=clock) as site, sites.launched() as browser:
-            for shot in SHOTS:
-                _take(browser, site, shot, folder)
+        with sites.served(Path(home), named, clock=clock) as site:
+            _all(SHOTS, site, folder)
+
+
+def _all(shots: Sequence[Shot], site: Site, folder: Path) -> None:
+    with sites.launched() as browser:
+        for shot in shots:
+            _take(browser, site, shot, folder)
 
 
 def _take(browser: Browser, site: Site, shot: Shot, folder: Path) -> None:

@@ -59,15 +59,23 @@ class Site:
 
 @contextmanager
 def served(
-    folder: Path, named: dict[str, str], *, clock: Callable[[], int] | None = None, port: int = 0
+    folder: Path,
+    named: dict[str, str],
+    *,
+    clock: Callable[[], int] | None = None,
+    port: int = 0,
+    name: str = showcase.BOARD,
 ) -> Iterator[Site]:
-    """The board of the story that lies in *folder*; its time goes on from the end of the story unless *clock* says."""
+    """The board of the story that lies in *folder*; its time goes on from the end of the story unless *clock* says.
+
+    *name*: another board.
+    """
     begun = time.monotonic_ns()
     told = clock or (lambda: showcase.END + (time.monotonic_ns() - begun) // 1_000)
     environ = {"LEDGER_HOME": str(folder)}
     url = f"sqlite:///{folder}/ledger.db"
     with (
-        Board.open(url, showcase.BOARD, actor="dana", environ=environ, cwd=folder, clock=told) as board,
+        Board.open(url, name, actor="dana", environ=environ, cwd=folder, clock=told) as board,
         _serving(board, port) as (address, live),
     ):
         yield Site(address, board, named, live)
