@@ -19,7 +19,7 @@ test: $(STAMP) browser
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/pytest -n auto --dist loadfile --cov --cov-report=term
+	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report=term
 
 # The tests of the live page drive a real browser; where it cannot be installed they fail and say how to get it.
 browser:

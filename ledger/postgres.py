@@ -125,6 +125,11 @@ def apart(engine: Engine) -> Iterator[Connection]:
     try:
         tx.execution_options(begin=_READING).begin()
         yield tx
+    except DBAPIError as fault:
+        if isinstance(fault.orig, pg.ReadOnlySqlTransaction):
+            said = "this server is a standby: it makes no temporary tables, which a look back needs"
+            raise StoreUnsupported(said, remedy="connect to the primary: target_session_attrs=read-write") from fault
+        raise
     finally:
         drop(tx)
 

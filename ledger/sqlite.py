@@ -18,7 +18,6 @@ from typing import Any, Final
 from sqlalchemy import Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, NoSuchModuleError, OperationalError
 from sqlalchemy.exc import DatabaseError as DriverError
-from sqlalchemy.pool import NullPool
 
 from ledger import driver
 from ledger.errors import (
@@ -83,7 +82,7 @@ def connect(url: str, *, create: bool = False) -> Engine:
             make_url(url).set(database=str(path)),
             module=_driver,
             connect_args={"timeout": BUSY_TIMEOUT},
-            poolclass=NullPool,  # `keep_idle` keeps them: any number of threads may read at once
+            max_overflow=-1,  # any number of threads may read at once: `keep_idle` keeps their connections
         )
     except NoSuchModuleError as fault:
         raise StoreUnsupported(f"{masked(url)}: {fault}") from None

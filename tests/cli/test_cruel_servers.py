@@ -20,7 +20,7 @@ from tests import servers
 from tests.cli import homes
 from tests.cli.conftest import PASSWORD
 from tests.cli.test_cruel_disk import WRITES
-from tests.cli.test_cruel_stores import COMMANDS, READS, refused
+from tests.cli.test_cruel_stores import COMMANDS, LOOKS_BACK, READS, refused
 from tests.databases import SHAPE, Databases
 from tests.doors import by
 from tests.engines import on, once
@@ -200,6 +200,10 @@ def test_a_standby_is_read_and_what_would_write_is_sent_to_the_primary(bare, mon
         server.start()
         for argv in LOOKS:
             assert tried(bare, server.url("db"), places, argv).code == 0, argv
+        for argv in LOOKS_BACK:
+            said = tried(bare, server.url("db"), places, argv, ("--json",))
+            refused(said, "store_unsupported")
+            assert "no temporary tables" in said.error["message"]
         for argv in WRITES[:6]:
             said = tried(bare, server.url("db"), places, argv, ("--json",))
             refused(said, "store_full")
