@@ -3,6 +3,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+# A test of real workers mostly waits for them: three processes keep two cores busy.
+WORKERS ?= $(shell expr $$(nproc) + $$(nproc) / 2)
 .PHONY: demo test browser fix soak bench bench-peers screenshots clean
 .DEFAULT_GOAL := test
 
@@ -19,7 +21,7 @@ test: $(STAMP) browser
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-logo
-	$(BIN)/pytest -n auto --dist loadfile --no-loadscope-reorder --cov --cov-report=term
+	$(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --cov --cov-report=term
 
 # The tests of the live page drive a real browser; where it cannot be installed they fail and say how to get it.
 browser:

@@ -14,9 +14,9 @@ from tests.browser.sites import Site
 expect.set_options(timeout=sites.LONG * 1_000)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """The one browser."""
+    """One browser for each file: while it is there, an event loop runs in this thread, and no other test may have one."""
     try:
         with sites.launched() as found:
             yield found
@@ -40,11 +40,12 @@ def shown(story: tuple[Path, dict[str, str]]) -> Iterator[Site]:
 
 
 @pytest.fixture
-def site(story: tuple[Path, dict[str, str]], tmp_path: Path) -> Iterator[Site]:
-    """A copy of it, for those who change it; its time goes on."""
+def site(story: tuple[Path, dict[str, str]], tmp_path: Path, visit: sites.Visits) -> Iterator[Site]:
+    """A copy of it, for those who change it; its time goes on, and its pages are closed before it ends."""
     folder, named = story
     with sites.served(sites.copied(folder, tmp_path / "home"), named) as found:
         yield found
+        visit.close()
 
 
 @pytest.fixture
