@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 # A test of real workers mostly waits for them: three processes keep two cores busy.
-WORKERS ?= $(shell expr $$(nproc) + $$(nproc) / 2)
+WORKERS ?= $(shell n=$$(getconf _NPROCESSORS_ONLN); expr $$n + $$n / 2)
 .PHONY: demo test browser fix soak bench bench-peers screenshots clean
 .DEFAULT_GOAL := test
 

@@ -16,7 +16,7 @@ expect.set_options(timeout=sites.LONG * 1_000)
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
-    """One browser for each file: while it is there, an event loop runs in this thread, and no other test may have one."""
+    """One for each file: while it is there an event loop runs in this thread, and no other test may have one."""
     try:
         with sites.launched() as found:
             yield found
