@@ -226,10 +226,10 @@ class Fleet:
         for other in self.others:
             other.kill()
             other.communicate()
-        until(self._all_dead)
+        until(self.all_dead)
         self._close_boards()
 
-    def _all_dead(self) -> bool:
+    def all_dead(self) -> bool:
         """Whether none is left of the processes that carry this home in their environment; kills those that are."""
         mark = f"LEDGER_HOME={self.home}".encode()
         left = [pid for pid in ProcessTable.snapshot().processes if pid != os.getpid() and mark in _environment(pid)]

@@ -111,18 +111,13 @@ def test_a_damaged_store_is_said_and_left_alone(ledger, fleet, what):
         assert set(files(fleet.home)) - names <= {"ledger.db-wal", "ledger.db-shm"}
         for left in ("ledger.db-wal", "ledger.db-shm"):
             (fleet.home / left).unlink(missing_ok=True)
-        until(lambda: _gone(fleet.home / "boards"))
+        until(fleet.all_dead)  # none of them writes its record over the next one's
+        shutil.rmtree(fleet.home / "boards", ignore_errors=True)
     if what == "all":
         assert codes == [8] * 4
         said = ledger("list", "--json")
         assert (said.code, said.error["code"]) == (8, "store_damaged")
         assert "restore" in said.error["try"]
-
-
-def _gone(folder):
-    """Whether *folder* could be removed: a supervisor that ends just now may still write its record."""
-    shutil.rmtree(folder, ignore_errors=True)
-    return not folder.exists()
 
 
 def test_damage_that_a_start_meets_is_not_the_cards(fleet, monkeypatch):
