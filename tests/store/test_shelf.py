@@ -150,3 +150,42 @@ def test_nothing_to_write_is_no_statement(store):
         Writes("b").send(desk.tx)
         desk.flush()
         assert len(said) == before
+
+
+def test_a_parent_that_is_read_with_others_knows_its_children(store):
+    """Its end moves them, though none of them was asked for."""
+    store.append(given.created(), task="t_p")
+    store.append(given.created(parents=["t_p"]))
+    with at_desk(store.engine, "b", store.clock) as desk:
+        desk.know_all(["t_p"])
+        assert [link.child for link in desk.children("t_p")] == ["t_a"]
+        desk.write(Decision((given.draft(given.completed(None), task="t_p"),)))
+    assert_refolded(store)
+
+
+def test_what_waits_of_a_child_is_not_lost_when_its_parents_end_moves_it(store):
+    """The child is read anew: so what had happened to it before is in the store by then."""
+    store.append(given.created(), task="t_p")
+    store.append(given.created(parents=["t_p"]))
+    with at_desk(store.engine, "b", store.clock) as desk:
+        desk.write(Decision((given.draft(given.claimed(1)), given.draft(given.exited(1, "crashed", code=3)))))
+        desk.write(Decision((given.draft(given.completed(None), task="t_p"),)))
+        assert desk.task("t_a").failures == 1
+        desk.write(Decision((given.draft(given.commented("on we go")),)))
+    assert_refolded(store)
+
+
+def test_a_row_that_the_store_refuses_is_the_fault_of_its_part_alone(store):
+    """It goes to the store before the part ends; the others are whole."""
+    with at_desk(store.engine, "b", store.clock) as desk:
+        with desk.part():
+            desk.write(Decision((given.draft(given.created(key="k"), task="t_a"),)))
+        with (
+            pytest.raises(Exception, match=r"(?i)unique constraint"),
+            desk.part(),
+        ):  # the driver's own, in a transaction
+            desk.write(Decision((given.draft(given.created(key="k"), task="t_b"),)))
+        with desk.part():
+            desk.write(Decision((given.draft(given.created(), task="t_c"),)))
+    assert [row["task"] for row in store.rows(tables.tasks)] == ["t_a", "t_c"]
+    assert_refolded(store)
