@@ -26,7 +26,8 @@ from benchmarks.sweep import DEAD, Dying
 from dashboard.source import Source
 from dashboard.stream import Watch
 from ledger.database import writing
-from ledger.store import append, head, version
+from ledger.standing import head
+from ledger.store import append, version
 from ledger.upgrade import open_store
 from projections import read_models
 

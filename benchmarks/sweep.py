@@ -38,7 +38,7 @@ from kanban.folders import make_private, run_folder
 from kanban.processes import Process, ProcessTable, start_tick
 from ledger.clock import system_clock
 from ledger.database import writing
-from ledger.store import head
+from ledger.standing import head
 from projections import leases
 from projections.policy import Policy
 

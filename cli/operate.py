@@ -14,6 +14,8 @@ from cli.wiring import LARGEST, Call, call_of, seconds, usage, verb
 app = typer.Typer()
 
 Who = Annotated[str | None, typer.Option(help="Only for this assignee.", show_default=False)]
+MOST_JOBS = 64
+"""Processes that may share a replay: more than processors are of no use, and each takes memory."""
 Where = Annotated[str | None, typer.Option(help="Only on this host: its name here, or its id.", show_default=False)]
 
 
@@ -76,6 +78,15 @@ def replay(
     ] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Check the shape of every event, too.")] = False,
     no_chain: Annotated[bool, typer.Option("--no-chain", help="Leave out hashes and words: a third faster.")] = False,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            max=MOST_JOBS,
+            help="Share the work between so many processes; else as many as there are processors, if that is worth it.",
+            show_default=False,
+        ),
+    ] = None,
     tried: Annotated[
         list[str] | None,
         typer.Option(
@@ -95,10 +106,14 @@ def replay(
 
         if strict or no_chain:
             raise usage("--what-if looks at no hash and no shape: leave out --strict and --no-chain")
+        if jobs is not None:
+            raise usage("--what-if is the work of one process: leave out --jobs")
         try_limits(call, tried, task, until=until)
         return
     with call.out.progress("replaying") as progress:
-        found = call.board.replay(task=task, until=until, strict=strict, chain=not no_chain, progress=progress)
+        found = call.board.replay(
+            task=task, until=until, strict=strict, chain=not no_chain, jobs=jobs, progress=progress
+        )
     if task is None and until is None:
         _keep(call, found)
     if call.out.json:

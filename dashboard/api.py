@@ -20,7 +20,7 @@ from dashboard.log_tail import log_tail
 from dashboard.source import Source
 from ledger.errors import UnknownRun, UnknownTask
 from ledger.recorded import check_text
-from ledger.store import head
+from ledger.standing import head
 from projections.read_models import load_run, load_task
 
 SCHEMA: Final = 1

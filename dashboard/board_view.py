@@ -16,9 +16,9 @@ from sqlalchemy import ColumnElement, Connection, bindparam, func, select, text
 from dashboard.tiles import Tile, tiles
 from ledger.errors import InvalidInput
 from ledger.recorded import check_text
-from ledger.store import head
+from ledger.standing import head
 from projections import tables
-from projections.listed import STATUSES, page
+from projections.listed import LINES, STATUSES, page
 from projections.read_models import load_settings
 from projections.settings import Pause
 from projections.shown import labels as labels_of
@@ -160,9 +160,9 @@ class _Found:
         sort = "updated" if status in LATEST_FIRST else "priority"
         narrowed = {"assignee": self._wanted.assignee, "label": self._wanted.label, "tenant": self._wanted.tenant}
         found, following = page(
-            self._tx, self._board, "line", status=status, **narrowed, limit=limit, after=after, sort=sort
+            self._tx, self._board, LINES, status=status, **narrowed, limit=limit, after=after, sort=sort
         )
-        return [row[0] for row in found], following
+        return [line.id for line in found], following
 
     def _searched(self, needle: str) -> dict[str, list[str]]:
         """The ids of the cards in whose title or id *needle* stands, whatever its case, by status, in order."""

@@ -11,7 +11,8 @@ from sqlalchemy import ColumnElement, Connection, select
 from dashboard.tiles import Tile, short, tiles
 from ledger.errors import UnknownTask
 from ledger.recorded import Recorded, check_text
-from ledger.store import at_position, head, read_task
+from ledger.standing import head
+from ledger.store import at_position, read_task
 from projections import queries, tables
 from projections.read_models import load_task
 from projections.shown import event_json

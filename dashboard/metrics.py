@@ -7,7 +7,7 @@ from fastapi.responses import PlainTextResponse, Response
 
 from kanban.measures import last_replay
 from ledger.errors import LedgerError
-from ledger.store import head
+from ledger.standing import head
 from ledger.upgrade import check_revision
 from projections.measured import Known, measured
 

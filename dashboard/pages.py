@@ -27,7 +27,7 @@ from dashboard.tiles import Tile, tiles
 from ledger.clock import SECOND
 from ledger.errors import InvalidInput, NotFound
 from ledger.recorded import check_text
-from ledger.store import head
+from ledger.standing import head
 from projections.differences import differences
 from projections.listed import STATUSES
 from projections.places import Mark, Stretch, instant_of, place_of, position_at

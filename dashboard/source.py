@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine
 from kanban.board import Board
 from ledger.clock import Clock
 from ledger.database import reading
-from ledger.store import instant_of
+from ledger.standing import instant_of
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ from dashboard.source import Source
 from dashboard.tiles import MOST_LABELS, short
 from ledger.database import masked
 from ledger.errors import LedgerError
-from ledger.store import head
+from ledger.standing import head
 from projections import tables
 from projections.listed import STATUSES, Listed
 from projections.read_models import load_settings

@@ -22,7 +22,7 @@ from kanban.soundness import Progress, heads_of, part, verify
 from ledger.copies import BESIDE, settled, write_copy
 from ledger.database import is_postgres, reading, serves_hosts, sqlite_path
 from ledger.errors import InvalidInput, LedgerError, NotFound, StoreFull, UnknownBoard
-from ledger.store import Head
+from ledger.standing import Head
 from ledger.upgrade import open_store
 from projections.carried import write_out
 

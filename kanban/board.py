@@ -98,12 +98,22 @@ class Board(Verbs, Batches):
         until: int | None = None,
         strict: bool = False,
         chain: bool = True,
+        jobs: int | None = 1,
         progress: Callable[[int, int], None] | None = None,
     ) -> Replay:
-        """Refold the whole log and compare it with what is stored (RULES §9)."""
-        from projections.replay import replay
+        """Refold the whole log and compare it with what is stored (RULES §9); see `projections.replay.replay`.
 
-        return replay(self.engine, self.name, task=task, until=until, strict=strict, chain=chain, progress=progress)
+        *jobs*: how many processes share the work (none: as many as are worth it here); the answer is the same.
+        """
+        from projections.replay import replay
+        from projections.replay_jobs import jobs_for
+
+        if jobs is None:
+            with self.look() as desk:
+                jobs = jobs_for(desk.position)
+        return replay(
+            self.engine, self.name, task=task, until=until, strict=strict, chain=chain, jobs=jobs, progress=progress
+        )
 
     def what_if(self, limits: Mapping[str, int | None], *, task: str | None = None, until: int | None = None) -> Tried:
         """What other *limits* would have made of the log up to *until*: see `projections.whatif.what_if`.

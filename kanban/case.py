@@ -14,7 +14,8 @@ from kanban.desk import Desk
 from kanban.hosts import Host, this_host
 from ledger.database import is_postgres, sqlite_path, whole
 from ledger.errors import StoreUnsupported
-from ledger.store import board_names, head
+from ledger.standing import head
+from ledger.store import board_names
 
 
 @dataclass(frozen=True)

@@ -8,41 +8,37 @@ from __future__ import annotations
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
-from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import ColumnElement, Connection, Engine, Table, bindparam, select
+from sqlalchemy import Connection, Engine
 
 from ledger.clock import SECOND, Clock
 from ledger.database import reading, savepoint, writing
 from ledger.erasing import erase
-from ledger.errors import LedgerError, StoreUnreachable, WrongExpectedVersion
+from ledger.errors import LedgerError
 from ledger.events import ENDINGS
-from ledger.prepared import Prepared
-from ledger.recorded import Draft, Recorded, parsed
-from ledger.schema import events
-from ledger.store import Head, Log, at_position, last_of_kind, standing
+from ledger.recorded import Draft, Recorded
+from ledger.standing import Asking, Head
+from ledger.store import Log, at_position, last_of_kind
 from ledger.writes import Writes
-from projections import tables
-from projections.at_once import cards_at_once, versions_at_once
+from projections import leases, lookups, queries, tables
+from projections.at_once import Next, card_at_once, cards_at_once, versions_at_once
 from projections.graph import Link
 from projections.read_models import Shelf, load_run, load_settings, load_task, relinks
+from projections.rows import SETTINGS_COLUMNS, settings_of
 from projections.run import Run
-from projections.settings import Settings
+from projections.settings import NEW_BOARD, Settings
+from projections.shown import card_now
 from projections.task import Task
 
 if TYPE_CHECKING:
     from kanban.commands import Decision
 
-_TRIES = 3
 APPENDED: Final[dict[str, tuple[int, float]]] = {}
 """How often this process has appended, and for how many seconds, by board, until a sweep writes that down."""
-PATIENCE: Final = 15.0
-"""Seconds for which a command that has been let in waits for a server that has gone."""
-_LONGEST_NAP: Final = 1.0
-T = TypeVar("T")
 _LATEST = 250_246_800_000 * SECOND  # about the year 9900
 
 
@@ -50,27 +46,23 @@ class ClockBroken(LedgerError):
     """The clock stands so far in the future that nothing can be dated: nothing was done."""
 
 
-class _Links(NamedTuple):
-    """The links of a card: to its parents, and to its children."""
-
-    parents: tuple[Link, ...]
-    children: tuple[Link, ...]
-
-
 class Desk:
     """A board inside one transaction: reads what decisions look at, appends what they come to."""
 
-    def __init__(self, tx: Connection, board: str, found: Head, now: int) -> None:
-        """*found* is where the log ends, and *now* the store's instant, both read in *tx*: see `standing`."""
+    def __init__(self, tx: Connection, board: str, found: Head, now: int, settings: Settings | None = None) -> None:
+        """*found* is where the log ends, *now* the store's instant, both read in *tx*, like *settings* where given."""
         self.board = board
         self._tx = tx
         self._log = Log(tx, board, found)
         self._shelf = Shelf(board)
         self._now = _datable(max(now, found.at))
-        self._settings: Settings | None = None
+        self._settings = settings
         self._tasks: dict[str, Task | None] = {}
         self._runs: dict[str, dict[int, Run | None]] = {}
-        self._links: dict[str, _Links] = {}
+        self._parents: dict[str, tuple[Link, ...]] = {}
+        self._children: dict[str, tuple[Link, ...]] = {}
+        self._said: dict[str, tuple[str | None, str]] = {}
+        self._leased: dict[str, bool] = {}
 
     @property
     def tx(self) -> Connection:
@@ -126,7 +118,35 @@ class Desk:
         self._settings = None
         self._tasks.clear()
         self._runs.clear()
-        self._links.clear()
+        self._forget_links()
+        self._said.clear()
+        self._leased.clear()
+
+    def _forget_links(self) -> None:
+        self._parents.clear()
+        self._children.clear()
+
+    def know_one(self, task: str) -> None:
+        """Read all of *task* that a command may ask for, at once."""
+        if task in self._tasks:
+            return
+        found = card_at_once(self.rows, self.board, task)
+        self._tasks[task], self._leased[task] = found.task, found.is_leased
+        self._log.know({task: found.version})
+        if found.task is not None:
+            self._said[task] = found.title, found.parents
+        if found.run is not None:
+            self.know([found.run])
+        if found.parents == "[]":
+            self._parents[task] = ()
+        if not found.has_children:
+            self._children[task] = ()
+
+    def know_new(self, task: str) -> None:
+        """Take it that there is no *task*, whose id was drawn just now: if there were, the keys would refuse this."""
+        self._tasks[task], self._leased[task] = None, False
+        self._parents[task] = self._children[task] = ()
+        self._log.know({task: 0})
 
     def know_all(self, tasks: Iterable[str]) -> None:
         """Read *tasks* at once, with their open runs, their links and where their streams end."""
@@ -138,16 +158,19 @@ class Desk:
         for link in found.links:
             parents[link.child].append(link)
             children[link.parent].append(link)
-        self._links.update((task, _Links(tuple(parents[task]), tuple(children[task]))) for task in wanted)
+        self._parents.update((task, tuple(parents[task])) for task in wanted)
+        self._children.update((task, tuple(children[task])) for task in wanted)
         self.know_versions(wanted)
 
     def know_versions(self, tasks: Collection[str]) -> None:
         """Read where the streams of *tasks* end, at once."""
         self._log.know(versions_at_once(self.tx, self.board, tasks))
 
-    def know_card(self, task: Task) -> None:
-        """Take *task*, read whole in this transaction, as it is stored."""
-        self._tasks.setdefault(task.id, task)
+    def know_next(self, found: Next) -> None:
+        """Take a card that is next to be claimed, read in this transaction, as it is stored."""
+        self._tasks.setdefault(found.task.id, found.task)
+        self._leased.setdefault(found.task.id, found.is_leased)
+        self._log.know({found.task.id: found.version})
 
     def know(self, runs: Iterable[Run]) -> None:
         """Take *runs*, read whole in this transaction, as they are stored."""
@@ -166,20 +189,26 @@ class Desk:
         for run in self._runs.get(task, {}).values():
             if run is not None and run.lock_hash == lock_hash:
                 return run
-        row = _RUN_BY_LOCK.one(self.rows, board=self.board, task=task, lock_hash=lock_hash)
-        return None if row is None else self.run(task, row[0])
+        number = lookups.run_by_lock(self.rows, self.board, task, lock_hash)
+        return None if number is None else self.run(task, number)
 
     def parents(self, task: str) -> tuple[Link, ...]:
         """The links that the card waits for."""
-        if task in self._links:
-            return self._links[task].parents
-        return tuple(Link(*row) for row in _PARENTS.all(self._tx, board=self.board, task=task))
+        if task in self._parents:
+            return self._parents[task]
+        return lookups.parents(self._tx, self.board, task)
 
     def children(self, task: str) -> tuple[Link, ...]:
         """The links of those that wait for the card."""
-        if task in self._links:
-            return self._links[task].children
-        return tuple(Link(*row) for row in _CHILDREN.all(self._tx, board=self.board, task=task))
+        if task in self._children:
+            return self._children[task]
+        return lookups.children(self._tx, self.board, task)
+
+    def is_leased(self, task: str) -> bool:
+        """Whether any run of the card had a lease when it was read."""
+        if task not in self._leased:
+            self._leased[task] = leases.is_leased(self.rows, self.board, task)
+        return self._leased[task]
 
     def event(self, position: int) -> Recorded | None:
         """The event at *position*, with words."""
@@ -191,18 +220,29 @@ class Desk:
 
     def redacts(self, event: Recorded) -> bool:
         """Whether a `redacted` in its stream names *event*."""
-        redactions = _REDACTIONS.all(self.tx, board=self.board, task=event.task)
-        return any(parsed(facts)["redacts"] == event.position for (facts,) in redactions)
+        return event.position in lookups.redacted(self.tx, self.board, event.task)
 
     def created_with(self, key: str) -> Recorded | None:
         """The `created` that carries the idempotency *key*."""
-        row = _TASK_BY_KEY.one(self.rows, board=self.board, key=key)
-        return None if row is None else last_of_kind(self.tx, self.board, row[0], "created")
+        task = lookups.task_by_key(self.rows, self.board, key)
+        return None if task is None else last_of_kind(self.tx, self.board, task, "created")
 
     def live(self) -> tuple[Run, ...]:
         """Every open run of the board, as caps count them: one that cannot be read whole keeps its slot."""
-        rows = _LIVE.all(self.rows, board=self.board)
-        return tuple(Run(task, run, by=by, host=host, worker=worker) for task, run, by, host, worker in rows)
+        return lookups.live(self.rows, self.board)
+
+    def shown(self, task: str) -> dict[str, Any]:
+        """The card as `projections.queries.task` shows it. Raises `UnknownTask`."""
+        card, said = self._tasks.get(task), self._said.get(task)
+        if card is None or said is None or card.hold is not None:  # the words of a hold are not folded
+            return queries.task(self.tx, self.board, task)
+        title, parents = said
+        return card_now(card, title, parents)
+
+    def release(self, task: str, run: int) -> None:
+        """The run needs its lease no more: it has ended and its processes are gone."""
+        self._shelf.release(task, run)
+        self._leased.pop(task, None)
 
     def write(self, decision: Decision, *, command_id: str | None = None) -> list[Recorded]:
         """Append what *decision* came to, evolve the projections, move the leases. All in this transaction."""
@@ -224,20 +264,28 @@ class Desk:
         if any(event.kind == "redacted" for event in appended):
             erase(self.tx, self.board, appended)
         runs = self._runs.get(task, {})
-        before, links = None if task == "" else self.task(task), self._links.get(task)
-        children = None if links is None else [(link.child, link.require) for link in links.children]
+        before, links = None if task == "" else self.task(task), self._children.get(task)
+        children = None if links is None else [(link.child, link.require) for link in links]
         moved = self._shelf.take(self._tx, appended, before=before, runs=runs, children=children)
         if task == "":
             self._settings = None
         if any(relinks(event) for event in appended):
-            self._links.clear()
+            self._forget_links()
         while self._shelf.stale:  # cards that wait for it have moved
             self._tasks.pop(self._shelf.stale.pop(), None)
         if moved is not None:
             self._tasks[task], self._runs[task] = moved, runs
         for event in appended:
             self._lease(event)
+            self._hear(event)
         return appended
+
+    def _hear(self, event: Recorded) -> None:
+        """What is told of cards beside their folds: *event* says it, or makes what was read worth nothing."""
+        if event.kind == "created" and event.version == 1 and not event.facts["parents"]:
+            self._said[event.task] = event.words["title"], "[]"
+        elif event.kind in _TELLING:
+            self._said.clear()
 
     def _version(self, task: str) -> int:
         found = self.task(task)
@@ -248,8 +296,9 @@ class Desk:
             return
         if event.kind == "claimed":
             self._shelf.grant(event.task, event.run, until=event.facts["lease_until"])
+            self._leased[event.task] = True
         elif event.kind in ENDINGS and not self._keeps_processes(event):
-            self._shelf.release(event.task, event.run)
+            self.release(event.task, event.run)
 
     def _keeps_processes(self, event: Recorded) -> bool:
         """Whether the ended run's processes may still be there: it was spawned, bound, and ended by a verb."""
@@ -259,6 +308,10 @@ class Desk:
         return run is not None and run.by == "spawn" and run.group is not None
 
 
+_TELLING: Final = frozenset({"created", "edited", "linked", "unlinked", "redacted"})
+"""Kinds that change what is told of a card, or of those beside it."""
+
+
 def _datable(now: int) -> int:
     """*now*; past the year 9900 leases and cooldowns would end where no calendar can say when."""
     if now > _LATEST:
@@ -266,22 +319,7 @@ def _datable(now: int) -> int:
     return now
 
 
-def _in(table: Table, *names: str) -> list[ColumnElement[bool]]:
-    return [table.c[name] == bindparam(name) for name in names]
-
-
-_RUNS, _LINKS, _TASKS = tables.runs, tables.links, tables.tasks
-_LINK = select(_LINKS.c.parent, _LINKS.c.child, _LINKS.c.require).where(_LINKS.c.board == bindparam("board"))
-_PARENTS = Prepared(_LINK.where(_LINKS.c.child == bindparam("task")).order_by(_LINKS.c.parent))
-_CHILDREN = Prepared(_LINK.where(_LINKS.c.parent == bindparam("task")).order_by(_LINKS.c.child))
-_RUN_BY_LOCK = Prepared(select(_RUNS.c.run).where(*_in(_RUNS, "board", "task", "lock_hash")))
-_REDACTIONS = Prepared(select(events.c.facts).where(*_in(events, "board", "task"), events.c.kind == "redacted"))
-_TASK_BY_KEY = Prepared(select(_TASKS.c.task).where(*_in(_TASKS, "board", "key")))
-_LIVE = Prepared(
-    select(_RUNS.c.task, _RUNS.c.run, _RUNS.c.by, _RUNS.c.host, _RUNS.c.worker).where(
-        *_in(_RUNS, "board"), _RUNS.c.ended_by.is_(None)
-    )
-)
+_STANDING: Final = Asking([tables.settings.c[name] for name in SETTINGS_COLUMNS])
 
 
 @contextmanager
@@ -289,7 +327,7 @@ def at_desk(engine: Engine, board: str, clock: Clock) -> Iterator[Desk]:
     """The board inside its lock; committed at the end, rolled back on any exception."""
     begun = time.perf_counter()
     with writing(engine) as tx:
-        desk = Desk(tx, board, *standing(tx, board, clock, hold=True))
+        desk = _desk(tx, board, clock, hold=True)
         before = desk.position
         yield desk
         desk.flush()
@@ -302,27 +340,9 @@ def at_desk(engine: Engine, board: str, clock: Clock) -> Iterator[Desk]:
 def looking(engine: Engine, board: str, clock: Clock) -> Iterator[Desk]:
     """One snapshot of the board, for reading only: nothing can be appended through it."""
     with reading(engine) as tx:
-        yield Desk(tx, board, *standing(tx, board, clock))
+        yield _desk(tx, board, clock, hold=False)
 
 
-def again(attempt: Callable[[], T], *, met: Callable[[WrongExpectedVersion], None] | None = None) -> T:
-    """What *attempt* answers, tried again when another writer was first, and while a server is away for a moment.
-
-    What was cut off may have been done: *attempt* must be able to tell, or be harmless twice. *met* hears of every
-    other writer. Raises `WrongExpectedVersion` after three times, `StoreUnreachable` once `PATIENCE` is over.
-    """
-    deadline, nap, tries = time.monotonic() + PATIENCE, 0.05, _TRIES
-    while True:
-        try:
-            return attempt()
-        except WrongExpectedVersion as fault:
-            tries -= 1
-            if tries == 0:
-                raise
-            if met is not None:
-                met(fault)
-        except StoreUnreachable:
-            if time.monotonic() + nap > deadline:
-                raise
-            time.sleep(nap)
-            nap = min(2 * nap, _LONGEST_NAP)
+def _desk(tx: Connection, board: str, clock: Clock, *, hold: bool) -> Desk:
+    found, now, row = _STANDING(tx, board, clock, hold=hold)
+    return Desk(tx, board, found, now, None if row is None else settings_of(row) if row[0] else NEW_BOARD)

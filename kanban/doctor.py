@@ -20,7 +20,7 @@ from kanban.findings import Finding, Level, error, short
 from ledger.clock import Clock, system_clock
 from ledger.database import reading
 from ledger.errors import LedgerError
-from ledger.store import instant_of
+from ledger.standing import instant_of
 
 __all__ = ["Finding", "Level", "examine", "is_broken", "is_unreadable"]
 

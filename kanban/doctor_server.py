@@ -12,7 +12,7 @@ from kanban.findings import Finding, counted, error, info, ok, warning
 from ledger.clock import SECOND, rfc3339, system_clock
 from ledger.database import reading
 from ledger.sessions import Session, others
-from ledger.store import instant_of
+from ledger.standing import instant_of
 
 OLDEST: Final = 140000
 """The first server version that this program is for."""

@@ -18,7 +18,8 @@ from ledger.copies import faults_of_file, journal_mode
 from ledger.database import connect, masked, reading
 from ledger.errors import StoreDamaged, StoreFault, StoreMissing
 from ledger.schema import REVISION
-from ledger.store import Head, at_position, board_names, read_board
+from ledger.standing import Head
+from ledger.store import at_position, board_names, read_board
 from ledger.transcribe import unchained
 from ledger.triggers import faults_of_triggers
 from ledger.upgrade import check_revision, revision

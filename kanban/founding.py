@@ -10,9 +10,10 @@ from pathlib import Path
 from sqlalchemy import Engine, inspect
 
 from kanban.address import Address
+from kanban.again import again
 from kanban.commands import Decision
 from kanban.config_template import template
-from kanban.desk import Desk, again
+from kanban.desk import Desk
 from kanban.session import operator
 from kanban.worker.carrier import operators_only
 from ledger import ids
@@ -21,7 +22,8 @@ from ledger.database import connect, is_postgres, masked, whole, writing
 from ledger.errors import InvalidInput, StoreExists
 from ledger.events import Actor, BoardCreated, PolicyChanged
 from ledger.recorded import Draft
-from ledger.store import board_names, create_board, head, standing
+from ledger.standing import head, standing
+from ledger.store import board_names, create_board
 from ledger.upgrade import check_revision, looking, upgrade
 from projections.policy import Policy
 

@@ -25,7 +25,8 @@ from ledger.errors import Refusal, StoreDamaged, StoreExists, StoreFault, StoreM
 from ledger.moved import MOVED, MOVING, Move
 from ledger.recorded import Recorded
 from ledger.schema import metadata
-from ledger.store import Head, at_position, board_names, create_board, head, read_board
+from ledger.standing import Head, head
+from ledger.store import at_position, board_names, create_board, read_board
 from ledger.transcribe import DoesNotFollow, transcribe
 from ledger.upgrade import check_revision, founding, looking, make_tables
 from projections.carried import BESIDE, carry_board, differing

@@ -13,7 +13,8 @@ from ledger.copies import open_copy
 from ledger.database import connect, reading
 from ledger.errors import LedgerError, StoreExists, StoreFault
 from ledger.moved import MOVED, move_of
-from ledger.store import Head, at_position
+from ledger.standing import Head
+from ledger.store import at_position
 from ledger.upgrade import revision
 
 

@@ -13,7 +13,8 @@ from kanban.session import Session
 from ledger.clock import SECOND, rfc3339
 from ledger.errors import InvalidInput, UnknownPosition, UnknownTask
 from ledger.recorded import Recorded
-from ledger.store import follow, head, read_task
+from ledger.standing import head
+from ledger.store import follow, read_task
 from projections import queries
 from projections.listed import Page
 

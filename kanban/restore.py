@@ -23,7 +23,7 @@ from ledger.copies import BESIDE, alone, keep_write_ahead_log, settled
 from ledger.database import BUSY_TIMEOUT, connect, is_postgres, sqlite_path
 from ledger.errors import InvalidInput, NotFound, StoreBusy, StoreFault, StoreFull
 from ledger.gate import gate
-from ledger.store import Head
+from ledger.standing import Head
 
 __all__ = ["RestoreRefused", "Restored", "restore"]
 

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from sqlalchemy import Engine
 
 from kanban.address import Address, address_of
+from kanban.again import again
 from kanban.config import Loaded
-from kanban.desk import Desk, again, at_desk, looking
+from kanban.desk import Desk, at_desk, looking
 from kanban.failpoints import reach
 from kanban.hosts import Host, this_host
 from kanban.worker.carrier import own_claim
@@ -24,9 +25,9 @@ from ledger.clock import Clock, system_clock
 from ledger.database import serves_hosts, writing
 from ledger.errors import LedgerError, WrongExpectedVersion
 from ledger.events import Actor
-from ledger.store import by_command, instant_of
+from ledger.standing import instant_of
+from ledger.store import by_command
 from ledger.upgrade import open_store
-from projections import queries
 from projections.settings import Settings
 
 if TYPE_CHECKING:
@@ -110,12 +111,15 @@ class Session:
         """Let the store go."""
         self.engine.dispose()
 
-    def do(self, command: Any, *, command_id: str | None = None) -> Answer:
-        """Decide and append *command* inside the board's lock. A *command_id* seen before gets its first answer."""
+    def do(self, command: Any, *, command_id: str | None = None, new: bool = False) -> Answer:
+        """Decide and append *command* inside the board's lock. A *command_id* seen before gets its first answer.
+
+        *new*: the id of its card was drawn just now, so nobody looks whether there is such a card; the keys would tell.
+        """
         own = None if command_id else self.own_command_id()
         tries = count()
         answer, refusal = self.retried(
-            lambda: self._once(command, command_id or own, first=next(tries) == 0, own=bool(own))
+            lambda: self._once(command, command_id or own, first=next(tries) == 0, own=bool(own), new=new)
         )
         if refusal is not None:
             raise refusal
@@ -145,19 +149,21 @@ class Session:
         with suppress(LedgerError), writing(self.engine) as tx:
             add(tx, self.name, self.host.id, instant_of(tx, self.clock), {CONFLICTS: others})
 
-    def _once(self, command: Any, command_id: str | None, *, first: bool, own: bool) -> tuple[Answer, Exception | None]:
+    def _once(
+        self, command: Any, command_id: str | None, *, first: bool, own: bool, new: bool
+    ) -> tuple[Answer, Exception | None]:
         with at_desk(self.engine, self.name, self.clock) as desk:
             known = None if own and first else command_id
             earlier = None if known is None else by_command(desk.tx, self.name, known)
             if earlier is not None:
                 return self._answer(desk, earlier.task, changed=own, replayed=not own), None
+            if task := str(getattr(command, "task", "")):
+                (desk.know_new if new else desk.know_one)(task)
             decision = self._decided(desk, command)
             recorded = desk.write(decision, command_id=command_id)
             reach("before-verb-commit")
-            task = decision.replayed or str(getattr(command, "task", ""))
-            answer = self._answer(
-                desk, task, changed=bool(recorded), replayed=decision.replayed is not None, notes=decision.notes
-            )
+            shown, replayed = decision.replayed or task, decision.replayed is not None
+            answer = self._answer(desk, shown, changed=bool(recorded), replayed=replayed, notes=decision.notes)
         reach("after-verb-commit")
         return answer, decision.refusal
 
@@ -177,7 +183,7 @@ class Session:
     def _answer(
         self, desk: Desk, task: str, *, changed: bool, replayed: bool = False, notes: tuple[str, ...] = ()
     ) -> Answer:
-        shown = queries.task(desk.tx, self.name, task) if task else {}
+        shown = desk.shown(task) if task else {}
         return Answer(shown, changed, desk.position, replayed, notes)
 
     def look(self) -> Any:

@@ -11,7 +11,8 @@ from sqlalchemy import Connection, Engine
 from ledger.copies import BESIDE, faults_of_file, open_copy
 from ledger.database import reading
 from ledger.errors import LedgerError, StoreFault, StoreMoved, StoreMoving, StoreOutdated, StoreTooNew
-from ledger.store import Head, board_names, head
+from ledger.standing import Head, head
+from ledger.store import board_names
 from ledger.upgrade import check_revision, revision
 from projections.divergence import OF_THE_LOG, Divergence
 from projections.replay import replay

@@ -73,7 +73,7 @@ def reading(engine: Engine) -> Iterator[Connection]:
 def writing(engine: Engine) -> Iterator[Connection]:
     """The right to write, committed at the end, rolled back on any exception.
 
-    On SQLite one writer at a time has it, on PostgreSQL any number: there `ledger.store.standing` locks a board.
+    On SQLite one writer at a time has it, on PostgreSQL any number: there `ledger.standing` locks a board.
     """
     speaking = _speaking(serves_hosts(engine))
     with _Translated(speaking), speaking.transaction(engine, to_write=True) as tx:

@@ -13,7 +13,8 @@ from sqlalchemy import Connection, Table, inspect, text
 
 from ledger.clock import system_clock
 from ledger.schema import REVISION, SEALED
-from ledger.store import board_names, standing
+from ledger.standing import standing
+from ledger.store import board_names
 
 MOVING: Final = "moving"
 MOVED: Final = "moved"

@@ -1,6 +1,6 @@
 """PostgreSQL: one store for many hosts; its engine, its transactions and its errors.
 
-Readers see one snapshot (`REPEATABLE READ`), writers lock the boards that they write to (`ledger.store.standing`),
+Readers see one snapshot (`REPEATABLE READ`), writers lock the boards that they write to (`ledger.standing`),
 so positions have no holes and are visible in order. The server's clock is the store's. What libpq reads from its
 environment (`PGHOST`, `PGPASSFILE`, `PGSSLMODE` …) it reads here too.
 """
@@ -33,6 +33,7 @@ from ledger.errors import (
 from ledger.idle import Idle, drop, idle_of, keep_idle
 from ledger.libpq import is_torn, of_connection, torn
 from ledger.masked import masked
+from ledger.prepared import CURSOR
 from ledger.schema import SEALED
 from ledger.sqlite import BUSY_TIMEOUT
 
@@ -54,8 +55,12 @@ IDLE_TIMEOUT: Final = 60
 """Seconds after which the server ends a transaction whose client has stopped in the middle, and frees its boards."""
 _READING: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ"
 _BEGIN: Final = {True: "BEGIN", False: f"{_READING} READ ONLY"}
+_RAW: Final = "raw cursor"
+_PLANNED_ONCE: Final = "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan"
+"""Begins a writer's transaction: all that it says looks up keys, which no value could make a better plan for."""
 _PREPARE: Final = f"""
 SELECT current_setting('server_encoding'),
+  current_setting('plan_cache_mode', true),
   CASE current_setting('lock_timeout') WHEN '0'
     THEN set_config('lock_timeout', '{BUSY_TIMEOUT}s', false) END,
   CASE current_setting('idle_in_transaction_session_timeout') WHEN '0'
@@ -80,7 +85,7 @@ def whole(url: str) -> str:
 
 
 def _engine(address: URL) -> Engine:
-    given: dict[str, Any] = {"application_name": "kanban-ledger", "client_encoding": "utf8"}
+    given: dict[str, Any] = {"application_name": "kanban-ledger", "client_encoding": "utf8", "prepare_threshold": 1}
     if "connect_timeout" not in address.query and "PGCONNECT_TIMEOUT" not in os.environ:
         given["connect_timeout"] = CONNECT_TIMEOUT
     named = {name: value for name, value in given.items() if name not in address.query}
@@ -178,7 +183,7 @@ def _translate(fault: psycopg.Error) -> LedgerError | None:
     match fault:
         case pg.RaiseException() if said.startswith(SEALED):
             return StoreMoved(str(fault.diag.message_primary).removeprefix(SEALED))
-        case pg.UniqueViolation() if fault.diag.table_name in {"events", "words", "boards"}:
+        case pg.UniqueViolation() if fault.diag.table_name in {"events", "words", "boards", "tasks"}:
             return WrongExpectedVersion("", expected=None, actual=None)
         case pg.LockNotAvailable() | pg.DeadlockDetected() | pg.SerializationFailure() | pg.QueryCanceled():
             return StoreBusy(f"another writer held the board: {said}", remedy="run the command again")
@@ -258,9 +263,12 @@ def _make_in(maintenance: Engine, address: URL, name: str) -> None:
         maintenance.dispose()
 
 
-def _prepare(dbapi: Any, _record: Any) -> None:
+def _prepare(dbapi: Any, record: Any) -> None:
     dbapi.autocommit = True  # we say BEGIN ourselves
-    encoding = dbapi.execute(_PREPARE).fetchone()[0]
+    record.info[CURSOR], record.info[_RAW] = dbapi.cursor(), psycopg.RawCursor(dbapi)
+    encoding, planning, *_ = dbapi.execute(_PREPARE).fetchone()
+    if planning == "auto":  # not where somebody chose another, nor where the server knows of none
+        record.info["begin"] = _PLANNED_ONCE
     if encoding != "UTF8":
         raise StoreUnsupported(f"the database is encoded in {encoding}", remedy="create it with ENCODING 'UTF8'")
 
@@ -268,13 +276,13 @@ def _prepare(dbapi: Any, _record: Any) -> None:
 def _say_begin(tx: Connection) -> None:
     driver: Any = tx.connection.dbapi_connection
     options = tx.get_execution_options()
-    driver.execute(options.get("begin") or _BEGIN[options.get("writes", False)])
+    writes = options.get("writes", False)
+    driver.execute(options.get("begin") or (writes and tx.info.get("begin")) or _BEGIN[writes])
 
 
 def say_raw(tx: Connection, statement: str, values: Sequence[Any]) -> None:
     """Run a *statement* whose places are called `$1`, `$2` …: so the driver need not read it, however long it is."""
-    connection: Any = tx.connection.driver_connection
-    psycopg.RawCursor(connection).execute(statement, values)
+    tx.info[_RAW].execute(statement, values)
 
 
 def _sound(tx: Connection) -> bool:

@@ -8,44 +8,21 @@ second writer.
 
 from __future__ import annotations
 
-import random
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Connection,
-    Engine,
-    Select,
-    bindparam,
-    func,
-    insert,
-    outerjoin,
-    select,
-    update,
-)
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.expression import ColumnElement, FunctionElement
+from sqlalchemy import Connection, Engine, Select, bindparam, func, insert, outerjoin, select, update
 
 from ledger import chain
-from ledger.clock import Clock
-from ledger.database import reading, store_instant
-from ledger.errors import LedgerError, StoreDamaged, UnknownBoard, WrongExpectedVersion
+from ledger.database import reading
+from ledger.errors import StoreDamaged, WrongExpectedVersion
 from ledger.prepared import Prepared
 from ledger.recorded import Draft, Recorded, check_text
 from ledger.schema import boards, events, words
+from ledger.standing import Head, ends, headless
 from ledger.writes import Writes
-
-
-class Head(NamedTuple):
-    """Where a board's log ends: its identity, last position, its instant and hash."""
-
-    board_id: str
-    position: int
-    at: int
-    hash: bytes
 
 
 def create_board(tx: Connection, board: str, board_id: str) -> Head:
@@ -60,55 +37,6 @@ def board_names(tx: Connection) -> list[str]:
     return list(tx.execute(select(boards.c.board).order_by(boards.c.board)).scalars())
 
 
-def head(tx: Connection, board: str) -> Head:
-    """Where the log of *board* ends. Raises `UnknownBoard`."""
-    row = _HEAD.one(tx, board=board)
-    if row is None:
-        raise _headless(tx, board)
-    return Head(*row)
-
-
-def standing(tx: Connection, board: str, clock: Clock, *, hold: bool = False) -> tuple[Head, int]:
-    """Where the log of *board* ends, and what time it is: the server's, where there is one, read in one go.
-
-    *hold* takes the board's lock until the transaction ends; on SQLite the right to write is that lock already.
-    Raises `UnknownBoard`.
-    """
-    row = _holding(tx, board) if hold else _NOW.one(tx, board=board)
-    if row is None:
-        raise _headless(tx, board)
-    *found, told = row
-    return Head(*found), store_instant(told, clock)
-
-
-def _holding(tx: Connection, board: str) -> Any:
-    """The board's row, locked, or none where there is no such board.
-
-    Handing a lock to a process that sleeps costs more than a commit. So a writer that finds the board held first looks
-    again now and then, while those that are awake go through one after the other, and only then queues.
-    """
-    row = _FREE.one(tx, board=board)
-    if row is None and _HEAD.one(tx, board=board) is not None:
-        until = time.monotonic() + _LOOKING
-        while row is None and time.monotonic() < until:
-            time.sleep(random.uniform(*_NAP))  # noqa: S311 – so that many do not come back together
-            row = _FREE.one(tx, board=board)
-        row = row or _HELD.one(tx, board=board)
-    return row
-
-
-def instant_of(tx: Connection, clock: Clock) -> int:
-    """What time it is for the store (µs UTC): the server's, where there is one, else the machine's."""
-    return store_instant(_INSTANT.one(tx)[0], clock)
-
-
-def _headless(tx: Connection, board: str) -> LedgerError:
-    """Why there is no row of *board*: nobody founded it, or the row was lost, and then its log is still there."""
-    if tx.execute(select(events.c.position).where(events.c.board == board).limit(1)).first() is None:
-        return UnknownBoard(board)
-    return StoreDamaged(f"the store is damaged: board {board!r} has a log and no head", remedy="restore a copy")
-
-
 def version(tx: Connection, board: str, task: str) -> int:
     """The last version of the stream of *task*; 0 where there is none."""
     return _VERSION.one(tx, board=board, task=task)[0] or 0
@@ -118,7 +46,7 @@ def _held(tx: Connection, board: str, task: str) -> tuple[Head, int]:
     """Where the board's log ends, now held, and the last version of the stream of *task*."""
     row = _APPENDING.one(tx, board=board, task=task)
     if row is None:
-        raise _headless(tx, board)
+        raise headless(tx, board)
     *found, last = row
     return Head(*found), last or 0
 
@@ -359,47 +287,11 @@ def _in_board() -> Select[tuple[object, ...]]:
     return _columns().where(events.c.board == bindparam("board"))
 
 
-class _ServerNow(FunctionElement[int]):
-    """The server's clock in microseconds UTC; null where the store is a file."""
-
-    type = BigInteger()
-    inherit_cache = True
-
-
-@compiles(_ServerNow)
-def _no_server(_element: object, _compiler: object, **_: object) -> str:
-    return "NULL"
-
-
-@compiles(_ServerNow, "postgresql")
-def _asks_server(_element: object, _compiler: object, **_: object) -> str:
-    return "CAST(extract(epoch FROM clock_timestamp()) * 1000000 AS BIGINT)"
-
-
-def _ends(*more: ColumnElement[Any]) -> Select[Any]:
-    row = boards.c.board_id, boards.c.head_position, boards.c.head_at, boards.c.head_hash
-    return select(*row, *more).where(boards.c.board == bindparam("board"))
-
-
-_INSTANT = Prepared(select(_ServerNow()))
-_HEAD = Prepared(_ends())
-_NOW = Prepared(_ends(_ServerNow()))
-
-
-def _locked(*, skip: bool) -> Prepared:
-    locked = _ends().with_for_update(skip_locked=skip).cte("locked")  # the clock is read once the lock is there
-    return Prepared(select(*locked.c, _ServerNow()))
-
-
-_HELD, _FREE = _locked(skip=False), _locked(skip=True)
-_LOOKING: Final = 0.5
-"""Seconds for which a writer looks whether its board is free before it queues."""
-_NAP: Final = (0.01, 0.04)
 _VERSION = Prepared(
     select(func.max(events.c.version)).where(events.c.board == bindparam("board"), events.c.task == bindparam("task"))
 )
 _APPENDING = Prepared(
-    _ends(
+    ends(
         select(func.max(events.c.version))
         .where(events.c.board == bindparam("board"), events.c.task == bindparam("task"))
         .scalar_subquery()

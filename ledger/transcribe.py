@@ -15,7 +15,8 @@ from ledger.clock import system_clock
 from ledger.erasing import erase
 from ledger.errors import InvalidInput
 from ledger.recorded import Recorded
-from ledger.store import Head, envelope_of, standing, version, words_row, write
+from ledger.standing import Head, standing
+from ledger.store import envelope_of, version, words_row, write
 
 SALT: Final = 32  # bytes
 

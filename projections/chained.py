@@ -6,7 +6,7 @@ from typing import Any
 
 from ledger.chain import envelope, next_hash, words_digest
 from ledger.recorded import Recorded
-from ledger.store import Head
+from ledger.standing import Head
 from projections.divergence import Divergence
 
 SALT = 32  # bytes
@@ -61,10 +61,16 @@ class Chain:
         numbers = type(position) is type(version) is type(schema) is type(at) is int
         if not numbers or type(task) is not str or not (run is None or type(run) is int):
             raise TypeError("a column holds another type")
-        last = self._versions.get(task, 0)
+        last = self._last_version(task, version)
         if position != self.position + 1 or version != last + 1 or at < self.at:
             self._holes(task, last, position=position, version=version, at=at)
-        self.position, self.at, self._versions[task] = position, at, version
+        self.position, self.at = position, at
+
+    def _last_version(self, task: str, version: int) -> int:
+        """What the card's version was before this one."""
+        last = self._versions.get(task, 0)
+        self._versions[task] = version
+        return last
 
     def damaged(self, fault: Exception, *, position: Any, task: Any, stored: Any = None) -> None:
         """Go on after a row whose columns are not even of the right types; *stored*: its hash, where that was read."""
@@ -125,3 +131,17 @@ class Chain:
     def _say(self, row: tuple[Any, ...], rule: str, stored: Any, computed: Any, text: str) -> None:
         event = Recorded._make(row)
         self.found.append(Divergence(event.task, event.position, rule, stored, computed, text))
+
+
+class Stretch(Chain):
+    """The same of the events behind one that stands at *position*: versions are looked at by whoever folds the cards.
+
+    That event is taken as it is stored: it is the last of the stretch before this one.
+    """
+
+    def __init__(self, *, position: int, at: int, stored: bytes) -> None:
+        super().__init__(stored)
+        self.position, self.at = position, at
+
+    def _last_version(self, task: str, version: int) -> int:  # noqa: ARG002 – one shape for both
+        return version - 1

@@ -14,7 +14,7 @@ from sqlalchemy import Engine
 
 from ledger.database import reading
 from ledger.errors import InvalidInput, StoreFault
-from ledger.store import head
+from ledger.standing import head
 from ledger.values import Frozen
 from projections.divergence import OF_THE_LOG, Divergence
 from projections.folding import FOLD_VERSION

@@ -12,7 +12,7 @@ from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
 from pydantic_core import to_json
-from sqlalchemy import Boolean, Select, Table, select
+from sqlalchemy import Boolean, ColumnElement, Select, Table, select
 
 from projections import tables
 from projections.divergence import Divergence
@@ -22,6 +22,8 @@ from projections.task import Card, Hold, Task
 from projections.world import World
 
 Row = tuple[Any, ...]
+Stored = Callable[[Select[Any]], Iterable[list[tuple[Any, ...]]]]
+"""Answers a query in pages."""
 
 _PAGE: Final = 100
 _encode = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
@@ -56,6 +58,25 @@ class Shape(NamedTuple):
         return isinstance(self.table.c[column].type, Boolean)
 
 
+class Cards(NamedTuple):
+    """The cards whose ids stand from *low* on and before *high* (none: no bound), by code points as databases compare.
+
+    What belongs to the board itself belongs to the first of such ranges.
+    """
+
+    low: str | None = None
+    high: str | None = None
+
+    def __contains__(self, task: object) -> bool:
+        return (self.low is None or self.low <= task) and (self.high is None or task < self.high)  # type: ignore[operator]
+
+    def bounds(self, column: ColumnElement[Any]) -> list[ColumnElement[bool]]:
+        """The conditions by which *column* names one of them."""
+        low = [] if self.low is None else [column >= self.low]
+        return low if self.high is None else [*low, column < self.high]
+
+
+ALL: Final = Cards()
 SHAPES: Final = (
     Shape(tables.links, ("child", "parent", "require"), 2, 0),
     Shape(tables.runs, RUN_COLUMNS, 2, 0),
@@ -69,35 +90,36 @@ class Comparison:
     """A refolded *world* beside what is stored: the digest of all its rows, and where the store differs.
 
     *task*: only that card's rows are compared. *unread*: cards (empty: the board) whose stream could not be read, so
-    that nothing can be said about their rows.
+    that nothing can be said about their rows. *cards*: all other rows are left out, of both sides.
     """
 
-    def __init__(self, world: World, *, task: str | None, unread: frozenset[str]) -> None:
+    def __init__(self, world: World, *, task: str | None, unread: frozenset[str], cards: Cards = ALL) -> None:
         self.world = world
         self.found: list[Divergence] = []
-        self._digest = sha256()
+        self._cards = cards
         self._task = task
         self._unread = unread
 
-    def run(self, stored: Callable[[Select[Any]], Iterable[list[tuple[Any, ...]]]] | None, board: str) -> str:
+    def run(self, stored: Stored | None, board: str) -> str:
         """Compare with what *stored* answers (none: not at all); SHA-256 of the refold, in hex.
 
         Over canonical JSON: for each table by name `[name,[column,…]]`, then for each of its rows by key `[value,…],`.
         """
+        digest = sha256()
         for shape in SHAPES:
-            self._digest.update(_bytes([shape.table.name, shape.names]))
-            folded = self._digested(rows(self.world, shape.table.name))
-            if stored is None or (shape.owner is None and self._task is not None):
-                deque(folded, maxlen=0)
-            else:
-                self._compare(shape, _of(board, stored(self._query(shape, board))), self._wanted(shape, folded))
-        return self._digest.hexdigest()
+            digest.update(heading(shape))
+            self.table(shape, stored, board, digest.update)
+        return digest.hexdigest()
 
-    def _digested(self, folded: Iterator[Row]) -> Iterator[Row]:
-        """*folded* as it is, digested in pages."""
-        while page := list(islice(folded, _PAGE)):
-            self._digest.update(_bytes(page)[1:-1] + b",")  # without the brackets: pages leave no trace
-            yield from page
+    def table(self, shape: Shape, stored: Stored | None, board: str, said: Callable[[bytes], object]) -> None:
+        """Compare one table; *said* is given what is digested of its rows."""
+        if shape.owner is None and self._cards.low is not None:
+            return
+        folded = _told(rows(self.world, shape.table.name, self._cards), said)
+        if stored is None or (shape.owner is None and self._task is not None):
+            deque(folded, maxlen=0)
+        else:
+            self._compare(shape, _of(board, stored(self._query(shape, board))), self._wanted(shape, folded))
 
     def _compare(self, shape: Shape, stored: Iterable[list[Row]], folded: Iterator[Row]) -> None:
         """Both sides come by key: page beside page, and only what differs is kept until its counterpart comes."""
@@ -126,6 +148,8 @@ class Comparison:
     def _query(self, shape: Shape, board: str) -> Select[Any]:
         columns = shape.table.c
         query = select(columns.board, *(columns[name] for name in shape.names)).where(columns.board == board)
+        if shape.owner is not None:
+            query = query.where(*self._cards.bounds(columns[shape.names[shape.owner]]))
         if self._task is not None:
             query = query.where(columns[shape.names[shape.owner or 0]] == self._task)
         return query.order_by(*(columns[name] for name in shape.names[: shape.key]))
@@ -160,26 +184,41 @@ def _of(board: str, stored: Iterable[list[Row]]) -> Iterator[list[Row]]:
         yield [row[1:] for row in page if row[0] == board]
 
 
-def rows(world: World, table: str) -> Iterator[tuple[Any, ...]]:
-    """The rows that *world* makes of one table, by key: those of `World.rows` without a dictionary for each."""
+def heading(shape: Shape) -> bytes:
+    """What is digested before the rows of a table."""
+    return _bytes([shape.table.name, shape.names])
+
+
+def _told(folded: Iterator[Row], said: Callable[[bytes], object]) -> Iterator[Row]:
+    """*folded* as it is, and *said* what is digested of it, in pages."""
+    while page := list(islice(folded, _PAGE)):
+        said(_bytes(page)[1:-1] + b",")  # without the brackets: pages leave no trace
+        yield from page
+
+
+def rows(world: World, table: str, cards: Cards = ALL) -> Iterator[tuple[Any, ...]]:
+    """The rows that *world* makes of one table for *cards*, by key: as `World.rows`, without a dictionary for each."""
     match table:
         case "tasks":
             waiting = world.graph.open
-            return (_task_values(world.tasks[task], waiting.get(task, 0)) for task in sorted(world.tasks))
+            return (_task_values(world.tasks[task], waiting.get(task, 0)) for task in _sorted(world.tasks, cards))
         case "runs":
-            return (_run_values(world.runs[key]) for key in sorted(world.runs))
+            return (_run_values(world.runs[key]) for key in sorted(world.runs))  # of no other card is one folded
         case "links":
-            links = (
-                (child, sorted(parents.items(), key=str)) for child, parents in sorted(world.graph.parents.items())
-            )
+            parents_of = world.graph.parents
+            links = ((child, sorted(parents_of[child].items(), key=str)) for child in _sorted(parents_of, cards))
             return ((child, parent, require) for child, parents in links for parent, require in parents)
         case _:
             settings = [settings_row(world.settings)] if world.settings.version else []  # empty: nothing was written
             return (tuple(row[name] for name in SETTINGS_COLUMNS) for row in settings)
 
 
+def _sorted(names: Iterable[str], cards: Cards) -> list[str]:
+    return sorted(names) if cards == ALL else sorted(name for name in names if name in cards)
+
+
 _LABELS: Final = Card._fields.index("labels")
-_NESTED: Final = tuple(Run._fields.index(name) for name in ("quota", "stops", "group", "turns"))
+_QUOTA, _GROUP, _TURNS, _STOPS = (Run._fields.index(name) for name in ("quota", "group", "turns", "stops"))
 _RUN: Final = attrgetter(*Run._fields)
 _STATE: Final = attrgetter(*(name for name in Task._fields if name in TASK_COLUMNS))
 _HOLD: Final = attrgetter(*(field.name for field in fields(Hold)))
@@ -194,12 +233,14 @@ def _task_values(task: Task, open_parents: int) -> tuple[Any, ...]:
 
 def _run_values(run: Run) -> tuple[Any, ...]:
     values = list(_RUN(run))
-    for index in _NESTED:
-        value = values[index]
-        if value is not None:
-            values[index] = _nested(value)
+    group, turns = values[_GROUP], values[_TURNS]
+    values[_QUOTA], values[_STOPS] = _nested(values[_QUOTA]), _nested(values[_STOPS])
+    if group is not None:
+        values[_GROUP] = _nested(group)
+    if turns is not None:
+        values[_TURNS] = _nested(turns)
     return tuple(values)
 
 
 def _nested(value: Any) -> str:
-    return _bytes(tuple(value)).decode("utf-8", "surrogatepass") if value else "[]"  # nearly all are empty
+    return str(_bytes(tuple(value)), "utf-8", "surrogatepass") if value else "[]"  # nearly all are empty

@@ -11,7 +11,6 @@ from ledger.events import KINDS
 from ledger.recorded import Recorded
 from projections.budgets import at_limit, lift
 from projections.divergence import Wrong
-from projections.graph import ring
 from projections.moment import Moment
 from projections.task import Task, status
 
@@ -60,7 +59,7 @@ def created(moment: Moment, event: Recorded, task: Task | None) -> Wrong | None:
         wrong = _parent(moment, event.kind, parent["task"], parent["require"])
         if wrong is not None:
             return wrong
-    if facts["key"] is not None and facts["key"] in moment.keys:
+    if facts["key"] is not None and moment.has_key(facts["key"]):
         return Wrong("§8", f"created: the key {facts['key']!r} was another card's", facts["key"], None)
     return _made_by(moment, event)
 
@@ -71,7 +70,7 @@ def _made_by(moment: Moment, event: Recorded) -> Wrong | None:
         return Wrong("§8", f"created by an actor of kind {event.actor_kind}, made by run: {made_by}", made_by, None)
     if made_by is None or made_by["task"] in moment.unread:
         return None
-    if moment.run(made_by["task"], made_by["run"]) is None:
+    if not moment.had_run(made_by["task"], made_by["run"]):
         return Wrong("§8", f"created: {made_by['task']} had no run {made_by['run']}", made_by, None)
     return None
 
@@ -107,9 +106,7 @@ def linked(moment: Moment, event: Recorded, task: Task) -> Wrong | None:
     wrong = _closed(event, task) or _parent(moment, event.kind, parent, event.facts["require"])
     if wrong is not None:
         return wrong
-    graph = moment.world.graph
-    leads_on = task.id == parent or bool(graph.children.get(task.id))
-    closed = ring(task.id, parent, lambda above: graph.parents.get(above, ())) if leads_on else None
+    closed = moment.ring(task.id, parent)
     return None if closed is None else Wrong("§3", f"linked: that closes a ring: {' → '.join(closed)}", closed, None)
 
 
@@ -210,7 +207,7 @@ def blocked_by_operator(moment: Moment, event: Recorded, task: Task) -> Wrong | 
 
 def changes_by_operator(moment: Moment, event: Recorded, task: Task) -> Wrong | None:  # noqa: ARG001
     """Status `review`: nothing else holds the card."""
-    found = status(task.frozen()._replace(open_parents=moment.world.graph.open.get(task.id, 0)))
+    found = status(task.frozen()._replace(open_parents=moment.open_parents(task.id)))
     return None if found == "review" else Wrong("§8", f"changes_requested: the card was {found}", found, "review")
 
 
@@ -223,9 +220,8 @@ def completed_by_operator(moment: Moment, event: Recorded, task: Task) -> Wrong 
 
 def unmet(moment: Moment, event: Recorded, task: Task) -> Wrong | None:
     """Wrong where a parent was not satisfied."""
-    if not moment.waits(task.id):
-        return None
-    return Wrong("§8", f"{event.kind} before its parents", 0, moment.world.graph.open[task.id])
+    waiting_for = moment.open_parents(task.id)
+    return None if waiting_for <= 0 else Wrong("§8", f"{event.kind} before its parents", 0, waiting_for)
 
 
 def by_worker(event: Recorded, task: Task | None) -> Wrong | None:
@@ -238,7 +234,7 @@ def by_worker(event: Recorded, task: Task | None) -> Wrong | None:
 
 
 def _parent(moment: Moment, kind: str, parent: str, require: str) -> Wrong | None:
-    if parent not in moment.world.tasks and parent not in moment.unread:
+    if not moment.knows(parent):
         return Wrong("§3", f"{kind}: no card {parent} on this board", parent, None)
     if moment.is_dead(parent, require):
         return Wrong("§3", f"{kind}: its parent {parent} is dead: {require} can never be", parent, None)

@@ -30,7 +30,7 @@ _ONLY: Final[dict[str, frozenset[str]]] = {outcome: frozenset({outcome}) for out
 
 def claimed(moment: Moment, event: Recorded, task: Task) -> Wrong | None:
     """Claimable at that instant, the next run, for the card's worker, not paused, under every cap."""
-    open_parents = moment.world.graph.open.get(task.id, 0)
+    open_parents = moment.open_parents(task.id)
     waiting = task.frozen()._replace(open_parents=open_parents) if open_parents > 0 else task
     if not claimable(waiting, event.at):
         return _not_claimable(event, waiting)
@@ -65,7 +65,7 @@ def _caps(moment: Moment, caps: list[dict[str, Any]], worker: str) -> Wrong | No
     """Caps that were kept, with the live runs that the log shows, and all that the policy in force asks for."""
     policy = moment.world.settings.policy
     in_force = {"board": policy.max_running, "assignee": policy.max_running_per_assignee}
-    live = {"board": len(moment.live), "assignee": moment.live_of[worker]} if caps else {}
+    live = moment.running(worker) if caps else {}
     for cap in caps:
         name = cap["cap"]
         if cap["live"] != live.get(name, cap["live"]):
@@ -96,7 +96,7 @@ def worker_bound(moment: Moment, event: Recorded, task: Task) -> Wrong | None:
 
 def of_open_run(moment: Moment, event: Recorded, task: Task) -> Wrong | None:  # noqa: ARG001 – one shape for all
     """The open run, whatever is said of it."""
-    return _other_run(event, task)
+    return None if event.run == task.run is not None else _other_run(event, task)
 
 
 def stop_requested(moment: Moment, event: Recorded, task: Task) -> Wrong | None:

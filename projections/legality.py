@@ -93,13 +93,14 @@ class Due(NamedTuple):
 class Judge:
     """The legality of a log, event by event, beside the fold of *world*."""
 
-    def __init__(self, world: World) -> None:
-        self.moment = Moment(world)
+    def __init__(self, world: World, moment: Moment | None = None) -> None:
+        self.moment = moment or Moment(world)
         self.found: list[Divergence] = []
         self.blind = False
         """Whether the board's own stream could not be read: without policy and pauses nothing can be judged."""
+        self.dues: list[Due] = []
+        """What the next events of the log must be."""
         self._guilty: set[str] = set()
-        self._dues: list[Due] = []
         self._begun = False
         self._limits: dict[int | None, tuple[Budget, ...]] = {}
         self._policy: Policy | None = None
@@ -108,7 +109,7 @@ class Judge:
         """Judge *event* before it is folded; *task* is its card as it is then."""
         if self.blind:
             return
-        if not (self._dues and self._came_due(event)) and event.task not in self._guilty:
+        if not (self.dues and self._came_due(event)) and event.task not in self._guilty:
             wrong = self._wrong(event, task)
             if wrong is not None:
                 self._report(wrong.at(event.task, event.position))
@@ -124,18 +125,18 @@ class Judge:
         if event.kind in ENDINGS:
             self._ended(event, was)
         elif event.kind == "late_result" and event.run == was.run:
-            self._dues = [Due(event.task, event.position, "§8", "blocked", event.run, {}, whole=False)]
+            self.dues = [Due(event.task, event.position, "§8", "blocked", event.run, {}, whole=False)]
 
     def stop(self, task: str) -> None:
         """The stream of *task* cannot be read any further (empty: the board's own, and then nothing is judged)."""
         self.moment.unread.add(task)
         self._guilty.add(task)
         self.blind = self.blind or task == ""
-        self._dues = [due for due in self._dues if due.task != task and not self.blind]
+        self.dues = [due for due in self.dues if due.task != task and not self.blind]
 
     def close(self, *, cut: bool = False) -> list[Divergence]:
         """The log is over: nothing follows any more. *cut*: it goes on, but was not read any further."""
-        wrong = None if cut or not self._dues else self._dues[0].wrong(None)
+        wrong = None if cut or not self.dues else self.dues[0].wrong(None)
         if wrong is not None:
             self._report(wrong)
         return self.found
@@ -161,11 +162,11 @@ class Judge:
 
     def _came_due(self, event: Recorded) -> bool:
         """Whether *event* is what had to come, and wholly judged by that."""
-        due = self._dues.pop(0)
+        due = self.dues.pop(0)
         wrong = due.wrong(event)
         if wrong is None:
             return due.whole
-        self._dues = []
+        self.dues = []
         self._report(wrong)
         return wrong.task == event.task
 
@@ -177,7 +178,7 @@ class Judge:
         if event.outcome == Outcome.CLEAN:
             limit = limits[0]
             facts = {"streak": now.streak, "limit": limit.limit, "limit_source": limit.limit_source}
-            self._dues.append(Due(event.task, event.position, "§2", "violation", event.run, facts, whole=True))
+            self.dues.append(Due(event.task, event.position, "§2", "violation", event.run, facts, whole=True))
         if not _full(now, limits):
             return
         budget = tripped(was, now, policy, ended_by=event.kind)
@@ -186,7 +187,7 @@ class Judge:
                 "cause": budget.cause, "hold": True, "sticky": budget.sticky, "count": budget.count,
                 "limit": budget.limit, "limit_source": budget.limit_source,
             }  # fmt: skip
-            self._dues.append(Due(event.task, event.position, "§5", "blocked", None, held, whole=True))
+            self.dues.append(Due(event.task, event.position, "§5", "blocked", None, held, whole=True))
 
     def _limits_of(self, task: Task, policy: Policy) -> tuple[Budget, ...]:
         """The limits in force for *task*, in the order of the table; their counts mean nothing."""

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Select, func, null, outerjoin, select
 
+from ledger.recorded import parsed
 from ledger.schema import events, words
 from projections.divergence import Divergence
 
@@ -32,11 +33,27 @@ def log_of(board: str, *, after: int = 0, until: int | None = None, wanted: froz
     return query.order_by(events.c.position)
 
 
+def count_words(tx: Connection, board: str, until: int | None) -> int:
+    """How many words stand beside the log, or beside none of its events."""
+    counted = select(func.count()).select_from(words).where(words.c.board == board)
+    return int(tx.execute(counted if until is None else counted.where(words.c.position <= until)).scalar_one())
+
+
+def redactions(tx: Connection, board: str, *, after: int = 0, until: int | None = None) -> dict[int, int]:
+    """The positions whose words were redacted behind *after* up to *until* → the last event that names each."""
+    named = select(events.c.position, events.c.facts).where(
+        events.c.board == board, events.c.kind == "redacted", events.c.position > after
+    )
+    upto = named if until is None else named.where(events.c.position <= until)
+    ordered = upto.order_by(events.c.position)
+    return {parsed(facts)["redacts"]: position for position, facts in tx.execute(ordered)}
+
+
 def stray_words(tx: Connection, board: str, worded: int, *, until: int | None = None) -> Iterator[Divergence]:
     """Words at a position that has no event; looked for only where there are more than the *worded* events had."""
     mine = words.c.board == board
     up_to = mine if until is None else mine & (words.c.position <= until)
-    if tx.execute(select(func.count()).select_from(words).where(up_to)).scalar() == worded:
+    if count_words(tx, board, until) == worded:
         return
     standing = select(events.c.position).where(events.c.board == board)
     for (position,) in tx.execute(select(words.c.position).where(up_to, words.c.position.not_in(standing))):

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, func, or_, select, text
 
 from ledger.clock import SECOND
 from ledger.schema import events
-from ledger.store import Head, head
+from ledger.standing import Head, head
 from projections import tables
 from projections.counted import BOARDS, MOST_WORKERS, OTHERS, Counted, counted
 from projections.folding import FOLD_VERSION

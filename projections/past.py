@@ -17,7 +17,8 @@ from sqlalchemy import Connection, Engine, MetaData, Select, Table, false, inser
 from ledger.chain import first_hash
 from ledger.database import apart
 from ledger.schema import boards, events
-from ledger.store import Head, at_position, head
+from ledger.standing import Head, head
+from ledger.store import at_position
 from projections import tables
 from projections.facts import facts_of
 from projections.rows import run_row, settings_row, task_row

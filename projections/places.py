@@ -9,7 +9,7 @@ from sqlalchemy import Connection, bindparam, select
 from ledger.errors import InvalidInput
 from ledger.prepared import Prepared
 from ledger.schema import events
-from ledger.store import head
+from ledger.standing import head
 
 _AT = Prepared(
     select(events.c.at).where(events.c.board == bindparam("board"), events.c.position == bindparam("position"))

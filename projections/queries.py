@@ -15,9 +15,10 @@ from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, func, o
 from ledger.errors import UnknownTask
 from ledger.prepared import Prepared
 from ledger.schema import words
-from ledger.store import head, read_task
+from ledger.standing import head
+from ledger.store import read_task
 from projections import tables
-from projections.listed import STATUSES, Filters, Listed, Page, everyone_open, page
+from projections.listed import LINES, SHOWN, STATUSES, Filters, Page, everyone_open, page
 from projections.rows import run_from
 from projections.shown import (
     CARD_COLUMNS,
@@ -52,14 +53,14 @@ def list_tasks(tx: Connection, board: str, **filters: Unpack[Filters]) -> dict[s
 
     `next` is the id to pass as *after* for the next page, none on the last. Bodies are not in lists.
     """
-    found, following = page(tx, board, "card", **filters)
-    return {"tasks": list(map(card_json, found)), "position": head(tx, board).position, "next": following}
+    found, following = page(tx, board, SHOWN, **filters)
+    return {"tasks": found, "position": head(tx, board).position, "next": following}
 
 
 def cards(tx: Connection, board: str, **filters: Unpack[Filters]) -> Page:
     """The same list as lean rows, for programs that show many cards: see `Listed`."""
-    found, following = page(tx, board, "line", **filters)
-    return Page(list(map(Listed._make, found)), head(tx, board).position, following)
+    found, following = page(tx, board, LINES, **filters)
+    return Page(found, head(tx, board).position, following)
 
 
 def show(tx: Connection, board: str, task_id: str) -> dict[str, Any]:
@@ -94,7 +95,7 @@ def runs(tx: Connection, board: str, task_id: str) -> dict[str, Any]:
 def board(tx: Connection, board: str) -> dict[str, Any]:
     """The board in columns, one for each status but archived: its cards, larger priority first, then older, then id."""
     columns: dict[str, list[dict[str, Any]]] = {status: [] for status in STATUSES if status != "archived"}
-    for card in map(card_json, everyone_open(tx, board)):
+    for card in everyone_open(tx, board):
         columns[card["status"]].append(card)
     return {"columns": columns, "position": head(tx, board).position}
 

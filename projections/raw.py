@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing
 from itertools import count
 from typing import Any, Final
@@ -17,7 +17,7 @@ _SENT: Final = 1_000
 _names: Final = (f"pages_{number}" for number in count())
 
 
-def pages(tx: Connection, query: Select[Any]) -> Iterator[list[tuple[Any, ...]]]:
+def pages(tx: Connection, query: Select[Any]) -> Generator[list[tuple[Any, ...]], None, None]:
     """The rows of *query* in pages, in its order. A driver's error becomes SQLAlchemy's, which the store translates."""
     driver: Any = tx.dialect.dbapi
     try:

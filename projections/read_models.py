@@ -12,7 +12,8 @@ from ledger.clock import system_clock
 from ledger.database import reading, writing
 from ledger.prepared import Prepared
 from ledger.recorded import Recorded
-from ledger.store import read_board, standing
+from ledger.standing import standing
+from ledger.store import read_board
 from ledger.writes import Writes
 from projections import tables
 from projections.graph import satisfied

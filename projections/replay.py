@@ -6,43 +6,39 @@ board's row (a checkpoint kept elsewhere can).
 
 from __future__ import annotations
 
-import gc
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import lru_cache, partial
+from functools import partial
 from operator import itemgetter
-from typing import Any, Final, cast
+from typing import Any, Final
 
-from sqlalchemy import Connection, Engine, Select, null, select
+from sqlalchemy import Connection, Engine, Select, null
 
 from ledger.chain import first_hash
 from ledger.database import reading
 from ledger.errors import NewerSchema, UnknownKind, UnknownTask
 from ledger.events import ENDINGS, SCHEMAS
-from ledger.recorded import Recorded, parsed, valid
+from ledger.recorded import Recorded, valid
 from ledger.schema import events, words
-from ledger.store import Head, head
-from ledger.upcasters import upcast
+from ledger.standing import Head, head
 from projections.chained import Chain
 from projections.compared import Comparison
 from projections.divergence import Divergence, Wrong
 from projections.legality import Judge
-from projections.logged import log_of, stray_words
+from projections.logged import log_of, redactions, stray_words
 from projections.past import past
 from projections.raw import pages
+from projections.replay_event import FOLDED, event_of
+from projections.replay_jobs import Wish, shared
+from projections.uncollected import uncollected
 from projections.world import World
 
 __all__ = ["Divergence", "Replay", "replay"]
 
-_FOLDED: Final = (
-    "position", "task", "version", "kind", "schema", "at", "actor_kind", "run", "outcome", "facts_text", "words_text",
-)  # fmt: skip
-"""What a fold and the rules read of an event, and Pydantic; all columns stand in the chain."""
 _HASH: Final = Recorded._fields.index("hash")
-_folded: Final = itemgetter(*(Recorded._fields.index(name) for name in _FOLDED))
-_SHORT: Final = 64  # characters
+_folded: Final = itemgetter(*(Recorded._fields.index(name) for name in FOLDED))
 _CANNOT_SAY: Final = (
     "processes, leases and quota patterns are taken as they were written; a tail cut off together with the board's row "
     "shows only against a checkpoint kept elsewhere"
@@ -82,6 +78,7 @@ def replay(
     until: int | None = None,
     strict: bool = False,
     chain: bool = True,
+    jobs: int = 1,
     progress: Callable[[int, int], None] | None = None,
 ) -> Replay:
     """Refold the log of *board* in one read transaction and say all that differs from the rules or from the store.
@@ -89,11 +86,26 @@ def replay(
     The whole log is always folded: a card's legality rests on other cards. *task*: only its divergences, and those
     that are no card's, are reported. *until*: up to that position, compared with what a look at that past is answered.
     *strict*: every event goes through Pydantic. *chain* false: hashes and words are not looked
-    at. *progress* hears (events done, events in all).
+    at. *jobs*: so many processes share a log at which nothing is wrong; else this one looks at all of it, and the
+    answer is the same. *progress* hears (events done, events in all).
     Raises `UnknownBoard`, `UnknownTask`.
     """
     started = time.perf_counter()
-    with reading(engine) as tx, _uncollected():
+    wish = Wish(task, until, strict, chain)
+    sound = shared(engine, board, wish, jobs=jobs, progress=progress) if jobs > 1 else None
+    if sound is None:
+        return _by_one(engine, board, wish, progress, started)
+    if task is not None and not sound.known:
+        raise UnknownTask(task)
+    cards = sound.cards if task is None else 1
+    return _told(started, sound.events, cards, sound.digest, sound.position, sound.hash, (), _notes(chain=chain))
+
+
+def _by_one(
+    engine: Engine, board: str, wish: Wish, progress: Callable[[int, int], None] | None, started: float
+) -> Replay:
+    task, until, strict, chain = wish
+    with reading(engine) as tx, uncollected():
         last = head(tx, board)
         auditor = _Auditor(tx, board, last, until=until, strict=strict, chain=chain)
         auditor.read(progress)
@@ -101,62 +113,19 @@ def replay(
             found, digest = auditor.end(task, stored)
     if task is not None and task not in auditor.streams and not found:
         raise UnknownTask(task)
+    count, cards = auditor.count, len(auditor.streams) if task is None else 1
+    position, digest_of_log = auditor.chain.position, auditor.chain.hash.hex()  # empty: not looked at
+    return _told(started, count, cards, digest, position, digest_of_log, found, auditor.notes)
+
+
+def _told(started: float, events: int, cards: int, *found: Any) -> Replay:
     seconds = time.perf_counter() - started
-    return Replay(
-        events=auditor.count,
-        tasks=len(auditor.streams) if task is None else 1,
-        seconds=seconds,
-        events_per_second=round(auditor.count / max(seconds, 1e-6)),
-        digest=digest,
-        position=auditor.chain.position,
-        hash=auditor.chain.hash.hex(),  # empty: not looked at
-        divergences=found,
-        notes=auditor.notes,
-    )
+    return Replay(events, cards, seconds, round(events / max(seconds, 1e-6)), *found)
 
 
-class _Event:
-    """An event as a fold and the rules read it, from its row; facts are decoded once, however many ask for them.
-
-    Plain slots: what is asked of a million events twenty times must not be computed.
-    """
-
-    __slots__ = (*_FOLDED, "_facts")
-
-    def __init__(self, row: tuple[Any, ...]) -> None:
-        (self.position, self.task, self.version, self.kind, self.schema, self.at, self.actor_kind, self.run,
-         self.outcome, self.facts_text, self.words_text) = row  # fmt: skip
-        self._facts: dict[str, Any] | None = None
-
-    @property
-    def facts(self) -> dict[str, Any]:
-        """As `Recorded.facts`; short texts are mostly the same few, so each is decoded once for all to read."""
-        found = self._facts
-        if found is None:
-            text = self.facts_text
-            found = _parsed_once(text) if len(text) <= _SHORT else parsed(text)
-            if SCHEMAS.get(self.kind) != self.schema:
-                found = upcast(self.kind, self.schema, found, position=self.position)
-            self._facts = found
-        return found
-
-    words = Recorded.words
-
-
-_event = cast("Callable[[tuple[Any, ...]], Recorded]", _Event)  # all of it that a fold, a judge and Pydantic read
-_parsed_once: Final = lru_cache(maxsize=4_096)(parsed)
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """No garbage collection: a fold makes no cycles, and a collector walks the growing world again and again."""
-    on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if on:
-            gc.enable()
+def _notes(*, chain: bool) -> tuple[str, ...]:
+    """What no replay can say, and what this one was told to leave out."""
+    return (_CANNOT_SAY,) if chain else (_CANNOT_SAY, "hashes and words were not looked at")
 
 
 class _Auditor:
@@ -181,7 +150,7 @@ class _Auditor:
     @property
     def notes(self) -> tuple[str, ...]:
         """What this replay did not look at."""
-        told = [_CANNOT_SAY] if self.chained else [_CANNOT_SAY, "hashes and words were not looked at"]
+        told = [*_notes(chain=self.chained)]
         if self._cut and self.judge.moment.unread:
             told.append(f"what is stored was not compared with the fold at {self.chain.position}: not all can be read")
         if self.judge.blind:
@@ -230,13 +199,13 @@ class _Auditor:
         if self.chained:
             return log_of(self.board, until=self.until)
         wanted = frozenset({"words"}) if self.strict else frozenset()
-        columns = [events.c[name] for name in (*_FOLDED[:-2], "facts")]
+        columns = [events.c[name] for name in (*FOLDED[:-2], "facts")]
         return log_of(self.board, until=self.until, wanted=wanted).with_only_columns(
             *columns, words.c.words if self.strict else null()
         )
 
     def _take_chained(self, row: tuple[Any, ...]) -> None:
-        event = _event(_folded(row))
+        event = event_of(_folded(row))
         try:
             self.chain.take(row)
         except (TypeError, AttributeError, ValueError) as fault:
@@ -245,7 +214,7 @@ class _Auditor:
             self._judge(event)
 
     def _take(self, row: tuple[Any, ...]) -> None:
-        event = _event(row)
+        event = event_of(row)
         try:
             self.chain.place(event.position, event.task, event.version, schema=event.schema, at=event.at, run=event.run)
         except (TypeError, AttributeError, ValueError) as fault:
@@ -268,7 +237,7 @@ class _Auditor:
             if event.kind == "redacted":
                 self._redacted[event.facts["redacts"]] = event.position
             self.judge.before(event, card)
-            self.world.evolve(event)
+            self.world.evolve_known(event, card)
             self.judge.after(event, was)
             if self.strict:
                 self._validate(event)
@@ -317,8 +286,4 @@ class _Auditor:
         """The `redacted` that stand after *until*: words are gone from the day that they were redacted."""
         if not self.chain.wordless:
             return
-        later = select(events.c.position, events.c.facts).where(
-            events.c.board == self.board, events.c.position > self.chain.position, events.c.kind == "redacted"
-        )
-        for position, facts in self.tx.execute(later):
-            self._redacted[parsed(facts)["redacts"]] = position
+        self._redacted |= redactions(self.tx, self.board, after=self.chain.position)

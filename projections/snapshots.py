@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, Table, bindparam, delete, func, inser
 from ledger.clock import system_clock
 from ledger.database import reading, writing
 from ledger.prepared import Prepared
-from ledger.store import head, standing
+from ledger.standing import head, standing
 from projections import tables
 from projections.folding import FOLD_VERSION
 from projections.rows import task_row

@@ -17,7 +17,7 @@ from ledger.chain import first_hash
 from ledger.database import reading
 from ledger.recorded import Recorded, parsed
 from ledger.schema import words
-from ledger.store import Head, head
+from ledger.standing import Head, head
 from projections.chained import Chain
 from projections.checkpoint import Checkpoint, check_board, check_fold
 from projections.compared import Comparison

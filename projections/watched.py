@@ -13,7 +13,8 @@ from sqlalchemy import Connection, select, text
 
 from ledger.recorded import Recorded
 from ledger.schema import words
-from ledger.store import Head, head, read_board
+from ledger.standing import Head, head
+from ledger.store import read_board
 from projections import tables
 from projections.listed import LINE, Listed
 from projections.touched import lines, touched

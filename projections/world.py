@@ -38,9 +38,12 @@ class World:
 
     def evolve(self, event: Recorded) -> None:
         """Fold one event."""
+        self.evolve_known(event, self.tasks.get(event.task))
+
+    def evolve_known(self, event: Recorded, card: Task | None) -> None:
+        """Fold one event, the card that it names being known."""
         name, number = event.task, event.run
-        self.position = event.position
-        before = self.tasks.get(name)
+        self.position, before = event.position, card
         if before is None:
             if name == "":
                 self.settings = evolve_settings(self.settings, event)
@@ -53,7 +56,9 @@ class World:
             run = evolve_run(was, event)
             if run is not None and run is not was:
                 self.runs[before.id, number] = run if self._run is Run else self._run(*run)
-        self.tasks[before.id] = evolve(before, event)
+        after = evolve(before, event)
+        if after is not card:
+            self.tasks[before.id] = after
         if event.kind in GRAPH_KINDS:
             self.graph.evolve(event)
 

@@ -18,8 +18,9 @@ from typing import Any, Final
 from sqlalchemy import Engine
 
 from kanban.address import Address
+from kanban.again import again
 from kanban.commands import Decision
-from kanban.desk import Desk, again, at_desk, looking
+from kanban.desk import Desk, at_desk, looking
 from kanban.failpoints import reach
 from kanban.findings import counted, listed
 from kanban.founding import found, found_at
@@ -32,7 +33,8 @@ from ledger.clock import Clock, system_clock
 from ledger.database import reading
 from ledger.errors import StoreMissing
 from ledger.events import Actor
-from ledger.store import board_names, head
+from ledger.standing import head
+from ledger.store import board_names
 from ledger.upgrade import open_store
 
 PAGE: Final = 200

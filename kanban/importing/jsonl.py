@@ -24,7 +24,8 @@ from ledger.clock import system_clock
 from ledger.database import connect, reading, writing
 from ledger.errors import InvalidInput, StoreExists, StoreMissing
 from ledger.schema import events
-from ledger.store import Head, at_position, board_names, create_board, head, standing
+from ledger.standing import Head, head, standing
+from ledger.store import at_position, board_names, create_board
 from ledger.transcribe import DoesNotFollow, Tip, transcribe, unchained
 from ledger.upgrade import open_store
 from projections import tables

@@ -4,7 +4,6 @@ import fcntl
 import json
 import os
 import signal
-import time
 from types import SimpleNamespace
 
 import pytest
@@ -16,6 +15,7 @@ from kanban.tick import Tick
 from ledger.errors import StoreBusy, StoreUnreachable
 from projections.policy import Policy
 from tests.engines import once
+from tests.fleets import until
 
 TICK = {
     "schema", "tick", "dry_run", "booked", "stopped", "renewed", "lifted", "claimed", "held", "notes", "errors", "live",
@@ -25,12 +25,12 @@ TICK = {
 
 def settled(fleet, card):
     """Sweep until *card* is not running any more."""
-    for _ in range(200):
+
+    def over():
         fleet.ok("sweep", "--quiet")
-        if fleet.json("show", card)["task"]["status"] != "running":
-            return
-        time.sleep(0.02)
-    raise AssertionError(card)
+        return fleet.json("show", card)["task"]["status"] != "running"
+
+    until(over)
 
 
 def test_a_dry_run_says_what_a_tick_would_do(fleet):
@@ -254,6 +254,37 @@ def test_replay(ledger):
     assert ledger.json("replay", "--task", card, "--strict")["divergences"] == []
     assert ledger("replay", "--task", "t_nowhere").code == 5
     assert "note: processes" in ledger.ok("replay", "--verbose").err
+
+
+def test_replay_in_several_processes(ledger):
+    """--jobs: the same answer; for one card, a past and a divergence too."""
+    card, timed = ledger.create("a"), {"seconds", "events_per_second"}
+    ledger.create("b")
+    for more in ((), ("--task", card), ("--strict", "--no-chain"), ("--at", "3")):
+        said = [ledger.json("replay", "--jobs", jobs, *more) for jobs in ("1", "2")]
+        one, two = ({name: value for name, value in each.items() if name not in timed} for each in said)
+        assert one == two
+    assert ledger("replay", "--task", "t_nowhere", "--jobs", "2").code == 5
+    ledger.outside("UPDATE tasks SET failures = 5")
+    assert ledger("replay", "--jobs", "2").code == 7
+
+
+@once
+@pytest.mark.parametrize("wrong", [("--jobs", "0"), ("--jobs", "-1"), ("--jobs", "two"), ("--jobs", "65"),
+                                   ("--jobs", "2", "--what-if", "failure_limit=1")])  # fmt: skip
+def test_a_number_of_processes_that_cannot_be(ledger, wrong):
+    """Exit 2, and nothing is looked at."""
+    assert ledger("replay", *wrong).code == 2
+
+
+@once
+@pytest.mark.parametrize(("said", "meant"), [((), None), (("--jobs", "3"), 3)])
+def test_as_many_processes_as_are_worth_it_unless_said(ledger, monkeypatch, said, meant):
+    """By the length of the log and the processors: see `projections.replay_jobs`."""
+    heard, replay = [], Board.replay
+    monkeypatch.setattr(Board, "replay", lambda self, **how: heard.append(how["jobs"]) or replay(self))
+    ledger.ok("replay", *said)
+    assert heard == [meant]
 
 
 def test_replay_finds_what_somebody_changed(ledger):

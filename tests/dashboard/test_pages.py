@@ -8,7 +8,7 @@ from urllib.parse import quote
 import pytest
 
 from dashboard import pages
-from ledger.store import head
+from ledger.standing import head
 from tests.dashboard.conftest import ADDRESS, Site
 from tests.engines import once
 

@@ -13,7 +13,8 @@ from ledger.clock import SECOND
 from ledger.database import reading
 from ledger.recorded import Recorded
 from ledger.schema import words
-from ledger.store import head, read_board
+from ledger.standing import head
+from ledger.store import read_board
 from projections import tables
 from projections.read_models import PROJECTIONS
 from projections.world import World

@@ -23,12 +23,13 @@ from ledger.errors import (
     StoreUnsupported,
     WrongExpectedVersion,
 )
-from ledger.store import head
+from ledger.standing import head
 from ledger.upgrade import open_store
 from projections.replay import replay
 from tests import given, ledgers
 from tests.audits import outside
 from tests.engines import on
+from tests.fleets import PATIENCE
 
 # Addresses
 
@@ -277,7 +278,7 @@ def test_a_wait_that_is_interrupted_keeps_nobody_out(tmp_path):
     try:
         with gate.gate(tmp_path / "g", timeout=1):
             signal.setitimer(signal.ITIMER_REAL, 0.05)
-            with pytest.raises(Interrupted), gate.gate(tmp_path / "g", timeout=60):
+            with pytest.raises(Interrupted), gate.gate(tmp_path / "g", timeout=PATIENCE):
                 pytest.fail("two held the gate at once")
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)

@@ -6,7 +6,7 @@ import pytest
 
 from ledger.database import connect, reading, writing
 from ledger.memory import Memory
-from ledger.store import head
+from ledger.standing import head
 from projections import leases
 from tests import given
 from tests.engines import on

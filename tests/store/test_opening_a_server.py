@@ -24,11 +24,12 @@ from ledger.errors import (
     StoreUnsupported,
 )
 from ledger.schema import REVISION
-from ledger.store import standing
+from ledger.standing import standing
 from tests import given, ledgers
 from tests.databases import SHAPE
 from tests.doors import by
 from tests.engines import on
+from tests.fleets import PATIENCE
 from tests.served import asked
 
 pytestmark = on("postgresql")
@@ -161,7 +162,7 @@ def test_processes_that_found_one_store_at_once_make_one(guarded):
     start, answers = fork.Barrier(4), fork.SimpleQueue()
 
     def race():
-        start.wait(30)
+        start.wait(timeout=PATIENCE)
         answers.put(founded(guarded.url("race")))
 
     processes = [fork.Process(target=race) for _ in range(4)]

@@ -15,16 +15,17 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import select
 
+from ledger import standing as standings
 from ledger import store as log
 from ledger.clock import system_clock
 from ledger.database import reading, writing
 from ledger.errors import StoreUnreachable, UnknownBoard, WrongExpectedVersion
 from ledger.prepared import Prepared
 from ledger.schema import boards
-from ledger.store import Head
+from ledger.standing import Head
 from tests import given, ledgers
 from tests.engines import on
-from tests.fleets import until
+from tests.fleets import PATIENCE, until
 
 WRITERS, APPENDS = 8, 15
 
@@ -106,7 +107,7 @@ def test_b58_without_the_lock_and_with_numbers_from_a_sequence_it_misses_some(st
 
     def unheld(tx, board, task):
         number = tx.exec_driver_sql("SELECT nextval('numbers')").scalar()
-        return log.head(tx, board)._replace(position=number - 1), log.version(tx, board, task)
+        return standings.head(tx, board)._replace(position=number - 1), log.version(tx, board, task)
 
     monkeypatch.setattr(log, "_held", unheld)
     monkeypatch.setattr(log, "_MOVE_HEAD", Prepared(select(boards.c.board).where(boards.c.board == "b").limit(0)))
@@ -117,7 +118,7 @@ def test_b58_without_the_lock_and_with_numbers_from_a_sequence_it_misses_some(st
         if event.version == 1 and number == 0:
             drawn.set()
             until(lambda: seen and seen[-1][0] > event.position)
-        assert drawn.wait(30)
+        assert drawn.wait(timeout=PATIENCE)
 
     _, there, _ = fray(store, until_passed, seen)
     assert {body for _, body in there} == EVERYTHING
@@ -127,10 +128,8 @@ def test_b58_without_the_lock_and_with_numbers_from_a_sequence_it_misses_some(st
 @pytest.fixture
 def unlocked(store, monkeypatch):
     """The store, its board's lock taken out of every statement that would take it."""
-    for name in ("_HELD", "_FREE", "_APPENDING"):
-        locking = getattr(log, name)
-        spoken = locking._in
-        monkeypatch.setattr(log, name, Unlocking(spoken))
+    for room, name in ((standings._ALONE, "_held"), (standings._ALONE, "_free"), (log, "_APPENDING")):
+        monkeypatch.setattr(room, name, Unlocking(getattr(room, name)._in))
     return store
 
 
@@ -210,11 +209,11 @@ def test_who_finds_the_board_held_gets_it_when_it_is_free(store, seconds):
 
     def held():
         with writing(store.engine) as tx:
-            return log.standing(tx, "b", system_clock, hold=True)
+            return standings.standing(tx, "b", system_clock, hold=True)
 
     with ThreadPoolExecutor(1) as crew:
         with writing(store.engine) as tx:
-            _, before = log.standing(tx, "b", system_clock, hold=True)
+            _, before = standings.standing(tx, "b", system_clock, hold=True)
             second = crew.submit(held)
             time.sleep(seconds)
             assert not second.done()
@@ -227,7 +226,7 @@ def test_who_finds_the_board_held_gets_it_when_it_is_free(store, seconds):
 def test_a_board_that_is_not_there_is_not_waited_for(store):
     """It is not held either."""
     with pytest.raises(UnknownBoard), writing(store.engine) as tx:
-        log.standing(tx, "nowhere", system_clock, hold=True)
+        standings.standing(tx, "nowhere", system_clock, hold=True)
 
 
 # B59: holes, and those who never end
