@@ -19,6 +19,7 @@ _HAS_PROC: Final = Path("/proc/self/stat").exists()
 _DEAD: Final = frozenset({b"Z", b"X", b"x"})
 _STATE, _PARENT, _GROUP, _SESSION, _THREADS, _START = 0, 1, 2, 3, 17, 19  # fields of /proc/<pid>/stat after the name
 _TICKS: Final = 100
+_OURS: Final = b"LEDGER_"
 
 
 class Presence(StrEnum):
@@ -55,6 +56,11 @@ class ProcessTable:
         """See every process now, or *pids* alone; one that ends meanwhile is left out."""
         seen = (_look(pid) for pid in (_pids() if pids is None else pids))
         return cls({process.pid: process for process in seen if process is not None})
+
+    @classmethod
+    def in_groups(cls) -> Self:
+        """See every process that can have been started for a run: supervisors begin groups."""
+        return cls.snapshot(filter(_has_group, _pids()))
 
     @classmethod
     def for_groups(cls, bindings: Iterable[Binding], host: Host) -> Self:
@@ -98,7 +104,7 @@ class ProcessTable:
         presence, members = self.sight(binding, host)
         if members or presence in _UNVERIFIED:
             return False
-        return binding.group != 0 and not self._reused(binding)
+        return binding.group != 0 and not self._reused(binding) and _has_any(binding.group)
 
     @staticmethod
     def signal(binding: Binding, host: Host, signum: int) -> bool:
@@ -169,6 +175,17 @@ def lineage(pid: int) -> dict[int, Process]:
     return found
 
 
+def _has_any(group: int) -> bool:
+    """Whether anybody, be it a zombie, is in *group*: one question instead of a look at every process."""
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody who is not ours, or nothing that can be asked
+        return True
+    return True
+
+
 def _send(binding: Binding, signum: int) -> None:
     if binding.group == 0:
         os.kill(binding.pid, signum)
@@ -178,25 +195,34 @@ def _send(binding: Binding, signum: int) -> None:
 
 def _claim(environment: Iterable[bytes]) -> tuple[bytes, bytes, bytes]:
     """Board, card and run that an environment names; empty where it does not."""
-    named = dict(entry.partition(b"=")[::2] for entry in environment if entry.startswith(b"LEDGER_"))
+    named = dict(entry.partition(b"=")[::2] for entry in environment if entry.startswith(_OURS))
     return named.get(b"LEDGER_BOARD", b""), named.get(b"LEDGER_TASK", b""), named.get(b"LEDGER_RUN", b"")
 
 
 def _environment(pid: int) -> set[bytes]:
-    """What *pid* was started with; empty when it cannot be read."""
+    """What *pid* was started with; empty when it cannot be read, and where none of it is of a board."""
     if not _HAS_PROC:
         return _environment_elsewhere(pid)
     try:
         with open(f"/proc/{pid}/environ", "rb", buffering=0) as file:  # noqa: PTH123 – a path costs more than the read
-            return set(file.read().split(b"\0"))
+            said = file.read()
     except OSError:
         return set()
+    return set(said.split(b"\0")) if _OURS in said else set()
 
 
 def _pids() -> Iterable[int]:
     if not _HAS_PROC:
         return _pids_elsewhere()
     return (int(name) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208 – names only, at half the cost
+
+
+def _has_group(pid: int) -> bool:
+    """Whether *pid* is in a group of this namespace: what the kernel runs for itself, often half of all, is in none."""
+    try:
+        return os.getpgid(pid) != 0
+    except OSError:
+        return False
 
 
 def _look(pid: int) -> Process | None:
@@ -216,7 +242,7 @@ def _look(pid: int) -> Process | None:
 
 def _parsed(pid: int, stat: bytes) -> Process:
     """The name may hold spaces and parentheses: what counts comes after the last of them."""
-    fields = stat[stat.rindex(b")") + 2 :].split()
+    fields = stat[stat.rindex(b")") + 2 :].split(None, _START + 1)
     # A first thread that ended before the others looks like a zombie, but the process lives.
     dead = fields[_STATE] in _DEAD and int(fields[_THREADS]) <= 1
     group, session, start, parent = (int(fields[place]) for place in (_GROUP, _SESSION, _START, _PARENT))

@@ -1,9 +1,9 @@
 """One tick of the dispatcher: observe, plan, apply (RULES §7).
 
-Observe looks at processes and files with no transaction open. Plan is pure. Apply is one transaction with a savepoint
-a card, in which the board is read again and the plan made again, so nothing that was read before the lock takes part
-in a decision; then signals are sent and workers started. A kill between any two steps loses nothing: the next tick, by
-whichever process, finds the same log and the same evidence.
+Observe looks at processes and files with no transaction open. Plan is pure. Apply is one transaction, in which the
+board is read again and the plan made again, so nothing that was read before the lock takes part in a decision, and
+from which what fails on one card can be taken back alone; then signals are sent and workers started. A kill between
+any two steps loses nothing: the next tick, by whichever process, finds the same log and the same evidence.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from kanban import snapshot
 from kanban.admission import Live, caps_of, live_of
-from kanban.booking import decide_step
-from kanban.commands import Foresight, View
+from kanban.applying import Booker, card_of, guarded, renewed
+from kanban.commands import Foresight
 from kanban.desk import Desk, at_desk, looking
 from kanban.failpoints import reach
 from kanban.folders import check_room, make_private, run_folder, write_ending
@@ -28,29 +28,25 @@ from kanban.lease_file import uptime
 from kanban.lookback import Lookback
 from kanban.measures import Measures
 from kanban.observe import Place, observe, of_board
-from kanban.plan import Admission, AskStop, Book, Forget, Here, Lift, Renew, Signal, Start, Step, Worker, admit, settle
+from kanban.plan import Admission, Book, Forget, Here, Signal, Start, Step, Worker, admit, settle
 from kanban.processes import ProcessTable
 from kanban.sharing import keep_told, leases_of, name_doubles, started_at
 from kanban.spawn import Children
 from kanban.standing import by_reason, held_changes, keep_held, stamp, stamp_is_due
 from kanban.starting import Claim, Shop, open_run, start
-from kanban.tick import Tick, note_error, report
+from kanban.tick import Tick, note_error
 from kanban.tidy import tidy
 from kanban.tracing import recent_runs, tracing_of
-from ledger.clock import rfc3339
-from ledger.errors import StoreFault
 from ledger.events import Actor
 from ledger.memory import Memory
 from ledger.recorded import Draft
-from projections import leases
 from projections.queries import next_at
 from projections.run import Run
 from projections.task import Task
+from projections.uncollected import uncollected
 
 if TYPE_CHECKING:
     from kanban.spans import Tracing
-
-_T = TypeVar("_T")
 
 
 @dataclass(slots=True)
@@ -102,7 +98,8 @@ class Sweeper:
             if not alone:
                 tick.skipped = "lock held"
                 return tick
-            with nullcontext() if tracing is None else tracing.ticking(self.shop.board, self.shop.host.id, tick):
+            told = nullcontext() if tracing is None else tracing.ticking(self.shop.board, self.shop.host.id, tick)
+            with told, uncollected():  # writers wait for a tick, and none is to wait for a search for garbage
                 self._act(tick, most)
             untaken = self.lookback.take(tick.position)
             if untaken is not None:
@@ -116,9 +113,7 @@ class Sweeper:
         tick.laps.end("observe")
         reach("after-observe")
         most = self._as_far_as_there_is_room(tick, most)
-        signals: list[Signal] = []
         claims: list[Claim] = []
-        renewed: dict[tuple[str, int], int] = {}
         nothing = self._changes_nothing(tick, seen, most)
         tick.laps.end("plan")
         self.measures.take(tick.laps.told)
@@ -129,19 +124,11 @@ class Sweeper:
             watch = self._watch(desk)
             desk.know(watched.run for watched in watch.open)
             steps = self._settle(tick, desk, watch, seen)
-            failed: set[str] = set()
-            for step in steps:
-                if isinstance(step, Signal) and _card(step) in failed:
-                    continue  # no signal without the `stop_requested` that could not be written
-                done = self._guarded(tick, desk, _card(step), partial(self._apply, tick, desk, step))
-                failed |= {_card(step)} if done is None else set()
-                signals += done or []
-                if isinstance(step, Renew) and done is not None:
-                    renewed[step.run.task, step.run.run] = step.until
+            done = self.booker.apply(tick, desk, steps)
             admission = self._admit(desk, self._candidates(tick, desk), watch, seen, most)
             remaining = len(remaining_of(watch, seen, self.here.host))
             for card in admission.starts:
-                claim = self._guarded(tick, desk, card.task.id, partial(self._claim, desk, card, remaining))
+                claim = guarded(tick, desk, card.task.id, partial(self._claim, desk, card, remaining))
                 claims += [] if claim is None else [claim]
             keep_held(desk, self.shop.host.id, admission, tick)
             changed = bool(steps or claims)
@@ -151,8 +138,8 @@ class Sweeper:
             reach("before-apply-commit")
         reach("after-claim-commit")
         trace()
-        keep_told(tick, self.shop, leases_of(watch, renewed), shift=read_at - at, policy=policy)
-        self._signal(tick, signals, at)
+        keep_told(tick, self.shop, leases_of(watch, renewed(done)), shift=read_at - at, policy=policy)
+        self._signal(tick, [step for step in done if isinstance(step, Signal)], at)
         reach("after-signal")
         self._name_escaped(tick, steps)
         tick.laps.end("apply")
@@ -187,9 +174,9 @@ class Sweeper:
             watch = self._watch(desk)
             drafts: list[Draft] = []
             steps = self._settle(tick, desk, watch, seen)
-            sight = Foresight(desk, desk.position)
+            sight, booker = Foresight(desk, desk.position), self.booker
             for step in steps:
-                told = self._guarded(tick, desk, _card(step), partial(self._tell, tick, sight.view, step)) or []
+                told = guarded(tick, desk, card_of(step), partial(booker.foretell, tick, sight.view, step)) or []
                 sight.take(told)
                 drafts += told
             moved = snapshot.foreseen(desk, drafts)
@@ -283,39 +270,6 @@ class Sweeper:
         keep_told(tick, self.shop, leases_of(watch, {}), shift=read_at - at, policy=policy)
         return True
 
-    def _tell(self, tick: Tick, view: View, step: Step) -> list[Draft]:
-        """What *step* would come to, told in *tick*."""
-        match step:
-            case Book() | AskStop() | Lift():
-                decision = decide_step(view, step, self.actor, self._observer)
-                report(tick, step, decision.drafts, decision.notes)
-                return list(decision.drafts)
-            case Signal(run, signum):
-                tick.stopped.append({"task": run.task, "run": run.run, "signal": int(signum)})
-            case Renew(run, until):
-                tick.renewed.append({"task": run.task, "run": run.run, "lease_until": rfc3339(until)})
-            case Forget():
-                pass
-        return []
-
-    def _apply(self, tick: Tick, desk: Desk, step: Step) -> list[Signal]:
-        """Do *step*; what it must signal once all is committed."""
-        match step:
-            case Book() | AskStop() | Lift():
-                decision = decide_step(desk, step, self.actor, self._observer)
-                recorded = desk.write(decision)
-                if isinstance(step, Book):  # its processes were seen gone: an end by `on_success` keeps no lease either
-                    leases.release(desk.rows, desk.board, step.run.task, step.run.run)
-                report(tick, step, recorded, decision.notes)
-            case Signal():
-                return [step]
-            case Renew(run, until):
-                leases.renew(desk.rows, desk.board, run.task, run.run, until=until)
-                tick.renewed.append({"task": run.task, "run": run.run, "lease_until": rfc3339(until)})
-            case Forget(run):
-                leases.release(desk.rows, desk.board, run.task, run.run)
-        return []
-
     def _claim(self, desk: Desk, card: Start, remaining: int) -> Claim:
         """Open the run. The caps are counted again: a claim before this one may have failed alone."""
         worker = self.workers[card.worker]
@@ -346,7 +300,7 @@ class Sweeper:
         bound = {(run.task, run.run): run.group for run in runs if run.group is not None}
         groups = {key: binding.group for key, binding in bound.items()}
         first = min((binding.start_tick for binding in bound.values()), default=0)
-        escaped = ProcessTable.snapshot().escaped(self.shop.board, groups, since=first) if groups else {}
+        escaped = ProcessTable.in_groups().escaped(self.shop.board, groups, since=first) if groups else {}
         for (task, _), pids in sorted(escaped.items()):
             tick.notes.append(f"{task}: left its group, not signalled: {', '.join(map(str, pids))}")
 
@@ -372,20 +326,10 @@ class Sweeper:
             return found
         return next_at(desk.rows, desk.board, desk.now)
 
-    def _guarded(self, tick: Tick, desk: Desk, task: str, work: Callable[[], _T]) -> _T | None:
-        """Do *work* in a savepoint of its own: a fault on one card is reported, and the others go on."""
-        try:
-            with desk.part():
-                return work()
-        except StoreFault:
-            raise
-        except Exception as fault:  # noqa: BLE001 – whatever it is, it is this card's, and the exit code says so
-            note_error(tick, task, f"{type(fault).__name__}: {fault}")
-            return None
-
     @property
-    def _observer(self) -> str:
-        return f"{self.shop.host.id}:{os.getpid()}"
+    def booker(self) -> Booker:
+        """Who does the steps of a plan: this process, in the name of all sweeps."""
+        return Booker(self.actor, f"{self.shop.host.id}:{os.getpid()}")
 
 
 @contextmanager
@@ -422,7 +366,3 @@ def _holds_slot(run: Run, host: str) -> bool:
 
 def _nothing() -> None:
     pass
-
-
-def _card(step: Step) -> str:
-    return step.task if isinstance(step, Lift) else step.run.task

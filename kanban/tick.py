@@ -41,6 +41,11 @@ class Tick:
         """Whether nothing is left to wait for: nothing was claimed, no run is live, no ended run's processes remain."""
         return self.skipped is None and not self.claimed and self.live == 0 and self.present == 0
 
+    def take(self, told: Tick) -> None:
+        """Tell also what *told* tells of the steps of its tick."""
+        for name in ("booked", "stopped", "renewed", "lifted", "notes"):
+            getattr(self, name).extend(getattr(told, name))
+
     def as_json(self) -> dict[str, Any]:
         """The object that `ledger sweep --json` prints for this tick."""
         shown: dict[str, Any] = {"tick": rfc3339(self.at), "dry_run": self.dry_run}

@@ -14,11 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from kanban.admission import caps_of, live_of, refuse
+from kanban.again import PATIENCE
 from kanban.booking import decide_step
 from kanban.claims import claimant
 from kanban.commands import known
 from kanban.config import Assignee
-from kanban.desk import PATIENCE, Desk, at_desk, looking
+from kanban.desk import Desk, at_desk, looking
 from kanban.evidence import Evidence, read_evidence
 from kanban.folders import LOG, check_room, run_folder
 from kanban.hosts import Host
@@ -281,10 +282,10 @@ class Attendant(Sweeper):
         with at_desk(self.shop.engine, self.shop.board, self.shop.clock) as desk:
             self._know(desk, read_at)
             steps = [] if self.lost else self._steps(seen)
-            signals = [sent for step in steps for sent in self._apply(self.told, desk, step)]
+            done = [told for step in steps for told in self.booker.do(self.told, desk, step)]
             self._know(desk, read_at)
         self._keep_told()
-        self._signal(self.told, signals, self.now)
+        self._signal(self.told, [step for step in done if isinstance(step, Signal)], self.now)
         self._name_escaped(self.told, steps)
         return not self.run.open and not seen.members
 
@@ -322,7 +323,7 @@ class Attendant(Sweeper):
             read_at = uptime()
             with at_desk(self.shop.engine, self.shop.board, self.shop.clock) as desk:
                 asked = AskStop(self.run, "operator", desk.now, None)
-                desk.write(decide_step(desk, asked, self.by, self._observer))
+                desk.write(decide_step(desk, asked, self.by, self.booker.observer))
                 self._know(desk, read_at)
         self._send(ears)
 

