@@ -35,6 +35,10 @@ class Asked:
         self._fresh(kind)
         return asyncio.run(getattr(self, f"_drained_by_{kind}")(jobs, batch))  # type: ignore[no-any-return]
 
+    def live(self, kind: str, jobs: int, batch: int) -> float:
+        """Seconds a job, from first to last: put in one a call, then fetched and finished."""
+        return self.enqueue(kind, jobs) + self.drain(kind, jobs, batch)
+
     def _fresh(self, kind: str) -> None:
         with psycopg.connect(self._info("postgres"), autocommit=True) as db:
             db.execute(f"DROP DATABASE IF EXISTS {kind} WITH (FORCE)")
@@ -118,4 +122,4 @@ class Asked:
 
 
 asked = Asked()
-serve({"at": asked.at, "enqueue": asked.enqueue, "drain": asked.drain})
+serve({"at": asked.at, "enqueue": asked.enqueue, "drain": asked.drain, "live": asked.live})

@@ -262,9 +262,11 @@ def beside_peers(scratch: Path, peers: Peers) -> Iterator[Row]:
             rates = ", ".join(f"{name} {1 / sorted(found)[2]:,.0f}/s" for name, found in times.items())
             return faster(times, "ledger", kind), rates
 
-        for kind, target in (("procrastinate", 0.6), ("pgqueuer", 0.5)):
+        for kind, target in (("procrastinate", 0.6), ("pgqueuer", 0.25)):  # the second is a part of the next row
             figures, note = beside(lambda: own.enqueue(jobs), kind, "enqueue", jobs=jobs)
             yield Row("enqueue, one job a call", kind, figures, target, note=note)
+        figures, note = beside(lambda: own.enqueue(few) + own.drain(few, 1), "pgqueuer", "live", jobs=few, batch=1)
+        yield Row("a job's life: enqueued, fetched and finished, 1 at a time", "pgqueuer", figures, 0.5, note=note)
         for backlog, target in ((few, 0.6), (many, 1)):
             figures, note = beside(
                 lambda backlog=backlog: own.drain(backlog, BATCH), "procrastinate", "drain", jobs=backlog, batch=BATCH

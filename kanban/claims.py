@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from typing import Final, NamedTuple
 
 from sqlalchemy import Connection, and_, bindparam, select
@@ -57,17 +57,16 @@ class Granted:
     lease_until: int
 
 
+class Unseen(Exception):
+    """The processes of an ended run of the card may still be on this host, and nobody has looked."""
+
+
 class _Spawned(NamedTuple):
     """A spawned run, its process, and whether it has ended."""
 
     key: Key
     group: Binding
     ended: bool
-
-
-def may_linger(tx: Connection, board: str, task: str | None, host: Host) -> bool:
-    """Whether a run of *task* (none: of any card) was spawned on this host and has a lease: then `seen_gone` looks."""
-    return bool(_spawned(tx, board, task, host))
 
 
 def seen_gone(tx: Connection, board: str, task: str | None, host: Host) -> frozenset[Key]:
@@ -87,12 +86,13 @@ def claim_all(
 ) -> list[Granted]:
     """Open a run for each of *asks*: one names its card, several want the next ones, as many as there are.
 
-    Raises `Taken`, `NotClaimable`, `Paused`, `NothingToDo` where none was granted. *gone* is what `seen_gone` saw, or
-    none where in this very transaction nothing `may_linger`.
+    Raises `Taken`, `NotClaimable`, `Paused`, `NothingToDo` where none was granted. *gone* is what `seen_gone` saw;
+    none: nobody has looked yet, and `Unseen` is raised where that is needed.
     """
     task = asks[0].task
-    ending = frozenset() if gone is None else _ending_cards(desk, task, host, gone)
+    ending = _Ending(desk, task, host, gone)
     if task is not None:
+        desk.know_one(task)
         return [_claim(desk, known(desk, task), asks[0], (actor, host), ending)]
     return _claim_next(desk, asks, (actor, host), ending)
 
@@ -108,18 +108,16 @@ def granted_before(desk: Desk, asks: Iterable[HandClaim]) -> list[Granted]:
     return found
 
 
-def _claim_next(desk: Desk, asks: Sequence[HandClaim], by: tuple[Actor, Host], ending: frozenset[str]) -> list[Granted]:
+def _claim_next(desk: Desk, asks: Sequence[HandClaim], by: tuple[Actor, Host], ending: _Ending) -> list[Granted]:
     granted: list[Granted] = []
     refused: Paused | None = None
-    standing = iter(_next(desk, asks[0], by[1]))
-    first = list(islice(standing, len(asks)))
-    if len(first) > 1:
-        desk.know_versions([task.id for task in first])
-    for task in chain(first, standing):
+    for task in _next(desk, asks, by[1]):
         try:
             granted.append(_claim(desk, task, asks[len(granted)], by, ending))
         except Paused as pause:
             refused = refused or pause
+            if pause.scope == "board":
+                break
         except (Ruled, Taken):
             continue
         if len(granted) == len(asks):
@@ -129,14 +127,18 @@ def _claim_next(desk: Desk, asks: Sequence[HandClaim], by: tuple[Actor, Host], e
     return granted
 
 
-def _next(desk: Desk, ask: HandClaim, host: Host) -> Iterable[Task]:
-    for task in snapshot.candidates(desk.rows, desk.board, desk.now, host.names):
-        if ask.assignee is None or task.worker in {ask.assignee, None}:
-            desk.know_card(task)
+def _next(desk: Desk, asks: Sequence[HandClaim], host: Host) -> Iterator[Task]:
+    assignee = asks[0].assignee
+    most = len(asks) if assignee is None else max(len(asks), _LOOKED_THROUGH)
+    first, others = snapshot.first_candidates(desk.rows, desk.board, desk.now, host.names, most)
+    for found in first:
+        desk.know_next(found)
+    for task in chain((found.task for found in first), others):
+        if assignee is None or task.worker in {assignee, None}:
             yield task
 
 
-def _claim(desk: Desk, task: Task, ask: HandClaim, by: tuple[Actor, Host], ending: frozenset[str]) -> Granted:
+def _claim(desk: Desk, task: Task, ask: HandClaim, by: tuple[Actor, Host], ending: _Ending) -> Granted:
     actor, host = by
     worker = claimant(task, ask.assignee, actor)
     caps = _caps(desk, worker, ask.worker_caps.get(worker))
@@ -165,13 +167,26 @@ def _caps(desk: Desk, worker: str, own_cap: int | None) -> list[Cap]:
     return caps_of(desk.settings, worker, live_of(desk.live()), own_cap=own_cap, host_cap=None)
 
 
-def _ending_cards(desk: Desk, task: str | None, host: Host, gone: frozenset[Key]) -> frozenset[str]:
-    """The cards (*task* alone, if given) of which a run may still have processes here, be it the last or not (§7.7).
+class _Ending:
+    """The cards of which a run may still have processes here, be it the last or not (§7.7).
 
     It has ended, its lease stands, and nobody saw it gone: one that ended between look and lock was seen alive.
     """
-    spawned = _spawned(desk.rows, desk.board, task, host)
-    return frozenset(each.key[0] for each in spawned if each.ended and each.key not in gone)
+
+    def __init__(self, desk: Desk, task: str | None, host: Host, gone: frozenset[Key] | None) -> None:
+        """*task*: the only card that will be asked for; none: any."""
+        self._desk, self._task, self._host, self._gone = desk, task, host, gone
+        self._spawned: list[_Spawned] | None = None
+
+    def __contains__(self, task: str) -> bool:
+        if not self._desk.is_leased(task):
+            return False
+        if self._spawned is None:
+            self._spawned = _spawned(self._desk.rows, self._desk.board, self._task, self._host)
+        of_card = [each for each in self._spawned if each.key[0] == task]
+        if of_card and self._gone is None:
+            raise Unseen
+        return any(each.ended and each.key not in (self._gone or ()) for each in of_card)
 
 
 def _spawned(tx: Connection, board: str, task: str | None, host: Host) -> list[_Spawned]:
@@ -186,6 +201,8 @@ def _spawned(tx: Connection, board: str, task: str | None, host: Host) -> list[_
     return found
 
 
+_LOOKED_THROUGH: Final = 16
+"""Cards that are read first where some may be another worker's."""
 _RUNS, _LEASES = tables.runs, tables.leases
 _OF_SPAWNED: Final = (
     select(_RUNS.c.task, _RUNS.c.run, _RUNS.c.group, _RUNS.c.ended_by)

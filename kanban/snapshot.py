@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import Column, Connection, Table, and_, bindparam, func, select, text, tuple_
+from sqlalchemy import Column, Connection, Table, and_, bindparam, exists, func, select, text, tuple_
 
 from kanban.commands import Ahead, View, known, unmet
 from kanban.plan import Lease
 from ledger.prepared import Prepared
 from ledger.recorded import Draft
+from ledger.schema import events
 from projections import tables
+from projections.at_once import Next
 from projections.rows import RUN_COLUMNS, TASK_VALUES, run_of, task_of
 from projections.run import Run
 from projections.task import Task, claimable, evolve
@@ -68,11 +71,32 @@ def candidates(
     *names*: the host's id and node name; a card that is placed is placed by either. Read when they are asked for, a
     page at a time. A row that cannot be read is reported; the others go on.
     """
-    asked = {"board": board, "now": now, "here": names[0], "named": names[1]}
-    page, most = _FIRST.all(tx, **asked, most=_FEW), _FEW
-    while page:
+    asked = _asked(board, now, names)
+    page = _FIRST.all(tx, **asked, most=_FEW)
+    yield from _tasks(page, report)
+    yield from _further(tx, asked, page, _FEW, report)
+
+
+def first_candidates(
+    tx: Connection, board: str, now: int, names: tuple[str, str], most: int
+) -> tuple[list[Next], Iterator[Task]]:
+    """The first *most* of them with what a claim has to know of each, and the others, read when they are asked for."""
+    asked = _asked(board, now, names)
+    page = _NEXT.all(tx, **asked, most=most)
+    return list(_nexts(page)), _further(tx, asked, page, most, None)
+
+
+def _asked(board: str, now: int, names: tuple[str, str]) -> dict[str, Any]:
+    return {"board": board, "now": now, "here": names[0], "named": names[1]}
+
+
+def _further(
+    tx: Connection, asked: Mapping[str, Any], page: list[Any], most: int, report: Report | None
+) -> Iterator[Task]:
+    """The cards behind a *page* of at most *most* rows, page by page."""
+    while len(page) == most:
+        page, most = _behind(tx, asked, page[-1]), _MANY
         yield from _tasks(page, report)
-        page, most = _behind(tx, asked, page[-1]) if len(page) == most else [], _MANY
 
 
 def _behind(tx: Connection, asked: Mapping[str, Any], last: Sequence[Any]) -> list[Any]:
@@ -131,6 +155,12 @@ def _tasks(rows: Iterable[Sequence[Any]], report: Report | None) -> Iterator[Tas
                 report(row[0], _unreadable("its stored row", fault))
 
 
+def _nexts(rows: Iterable[Sequence[Any]]) -> Iterator[Next]:
+    for *row, version, is_leased in rows:
+        with suppress(*_UNREADABLE):
+            yield Next(task_of(row), version or 0, bool(is_leased))
+
+
 def _watched(rows: Iterable[Sequence[Any]], errors: list[tuple[str, str]]) -> Iterator[Watched]:
     for board, leased, beat, *stored in rows:
         try:
@@ -170,6 +200,14 @@ _candidates = (
 )
 _younger = tuple_(TASKS.c.created_at, TASKS.c.task) > tuple_(bindparam("created_at"), bindparam("task"))
 _FIRST = Prepared(_candidates)
+_NEXT = Prepared(
+    _candidates.add_columns(
+        select(func.max(events.c.version))
+        .where(events.c.board == TASKS.c.board, events.c.task == TASKS.c.task)
+        .scalar_subquery(),
+        exists().where(LEASES.c.board == TASKS.c.board, LEASES.c.task == TASKS.c.task),
+    )
+)
 _SAME = Prepared(_candidates.where(TASKS.c.priority == bindparam("priority"), _younger))
 _SMALLER = Prepared(_candidates.where(TASKS.c.priority < bindparam("priority")))
 _FEW, _MANY = 16, 500

@@ -65,7 +65,7 @@ class Verbs(Questions):
             ids.task_id(), title, body, assignee, priority, links, tuple(labels), tenant, max_retries, max_runtime,
             workspace, goal_max_turns, lane, host, key, blocked, self._made_by(),
         )  # fmt: skip
-        return self.do(command, command_id=command_id)
+        return self.do(command, command_id=command_id, new=True)
 
     def edit(self, task: str, **changes: Any) -> Answer:
         """Give fields new values: title, body, priority, labels, tenant, max_retries, max_runtime, workspace, lane.
@@ -211,6 +211,7 @@ class Verbs(Questions):
     def _beaten(self, card: str, claim: c.Credential) -> Answer:
         read_at = uptime()
         with at_desk(self.engine, self.name, self.clock) as desk:
+            desk.know_one(card)
             found, policy = decide_beat(desk, card, claim), desk.settings.policy
             lease = policy.lease * SECOND
             leases.renew(desk.rows, self.name, card, found.run, until=desk.now + lease, beat=desk.now)
@@ -251,28 +252,23 @@ class Verbs(Questions):
         return HandClaim(task, assignee, pid, caps, lock=ids.lock(), command_id=self.own_command_id())
 
     def _granted(self, asks: Sequence[HandClaim]) -> list[Granted]:
-        from kanban.claims import seen_gone
+        from kanban.claims import Unseen, seen_gone
 
         tries = count()
-        granted = self.retried(lambda: self._claimed(asks, None, known=next(tries) > 0))
-        if granted is None:  # nobody looks at processes while others wait for the board
+        try:
+            granted = self.retried(lambda: self._claimed(asks, None, known=next(tries) > 0))
+        except Unseen:  # nobody looks at processes while others wait for the board
             with reading(self.engine) as tx:
                 gone = seen_gone(tx, self.name, asks[0].task, self.host)
             granted = self.retried(lambda: self._claimed(asks, gone, known=True))
         reach("after-verb-commit")
-        assert granted is not None
         return granted
 
-    def _claimed(self, asks: Sequence[HandClaim], gone: frozenset[Key] | None, *, known: bool) -> list[Granted] | None:
-        """The claims; none if they may be waiting for processes of this host that nobody has looked at.
-
-        *known*: it was tried before, so they may have been granted.
-        """
-        from kanban.claims import claim_all, granted_before, may_linger
+    def _claimed(self, asks: Sequence[HandClaim], gone: frozenset[Key] | None, *, known: bool) -> list[Granted]:
+        """The claims; *known*: it was tried before, so they may have been granted. Raises `Unseen`."""
+        from kanban.claims import claim_all, granted_before
 
         with at_desk(self.engine, self.name, self.clock) as desk:
-            if gone is None and may_linger(desk.rows, self.name, asks[0].task, self.host):
-                return None
             earlier = granted_before(desk, asks) if known else []
             granted = earlier or claim_all(desk, asks, self.actor, self.host, gone)
             reach("before-verb-commit")

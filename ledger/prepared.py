@@ -7,12 +7,15 @@ own tuples: booleans are 0 and 1 in SQLite's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import itemgetter
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection
 from sqlalchemy.sql import ClauseElement
+
+CURSOR: Final = "cursor"
+"""Where a connection keeps a cursor for what is fetched at once, if to make one is a good part of a statement."""
 
 
 class Prepared:
@@ -26,15 +29,19 @@ class Prepared:
 
     def all(self, tx: Connection, **values: Any) -> list[Any]:
         """Every row, as tuples."""
-        return self._run(tx, values).fetchall()  # type: ignore[no-any-return]
+        return self._run(tx, values, tx.info.get(CURSOR)).fetchall()  # type: ignore[no-any-return]
+
+    def rows(self, tx: Connection, **values: Any) -> Iterable[Any]:
+        """The same one by one, for whoever makes something else of each: then many are never there twice."""
+        return self._run(tx, values)  # type: ignore[no-any-return]
 
     def one(self, tx: Connection, **values: Any) -> Any:
         """The first row as a tuple, or none."""
-        return self._run(tx, values).fetchone()
+        return self._run(tx, values, tx.info.get(CURSOR)).fetchone()
 
     def run(self, tx: Connection, **values: Any) -> int:
         """How many rows it touched."""
-        return self._run(tx, values).rowcount  # type: ignore[no-any-return]
+        return self._run(tx, values, tx.info.get(CURSOR)).rowcount  # type: ignore[no-any-return]
 
     def each_in_order(self, tx: Connection, rows: Sequence[Sequence[Any]]) -> None:
         """Run it once for each of *rows*, whose values stand in the order of its placeholders."""
@@ -62,12 +69,12 @@ class Prepared:
         spoken = self._in(tx)
         return spoken.text, spoken.in_order({**spoken.fixed, **values})
 
-    def _run(self, tx: Connection, values: Mapping[str, Any]) -> Any:
+    def _run(self, tx: Connection, values: Mapping[str, Any], cursor: Any = None) -> Any:
         spoken = self._in(tx)
         if spoken.fixed:
             values = {**spoken.fixed, **values}
         driver: Any = tx.connection.dbapi_connection
-        return driver.execute(spoken.text, spoken.in_order(values))
+        return (cursor or driver).execute(spoken.text, spoken.in_order(values))
 
     def _in(self, tx: Connection) -> _Spoken:
         return self._spoken.get(tx.dialect.name) or self._compiled(tx)

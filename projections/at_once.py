@@ -1,4 +1,4 @@
-"""Many cards read at once: what a batch of commands decides on, in five statements whatever their number."""
+"""What commands decide on, read at once: one card in one statement, many in five, whatever their number."""
 
 from __future__ import annotations
 
@@ -6,17 +6,43 @@ import json
 from collections.abc import Collection
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, exists, func, or_, select
 
 from ledger.prepared import Prepared
-from ledger.schema import events
+from ledger.schema import boards, events
 from projections import tables
 from projections.graph import Link
 from projections.rows import RUN_COLUMNS, TASK_VALUES, run_of, task_of
 from projections.run import Run
 from projections.task import Task
 
-TASKS, RUNS, LINKS = tables.tasks, tables.runs, tables.links
+TASKS, RUNS, LINKS, LEASES = tables.tasks, tables.runs, tables.links, tables.leases
+
+
+class Known(NamedTuple):
+    """A card as it is stored, none where it is not there, and what stands beside it."""
+
+    task: Task | None
+    run: Run | None
+    """Its open run; none, too, where the stored row cannot be read."""
+    version: int
+    """Where its stream ends; 0: there is none."""
+    title: str | None
+    parents: str
+    """The ids of those it waits for, in order, as JSON."""
+    has_children: bool
+    is_leased: bool
+    """Whether any run of it has a lease."""
+
+
+class Next(NamedTuple):
+    """A card that may be claimed next, and what a claim has to know beside it."""
+
+    task: Task
+    version: int
+    """Where its stream ends."""
+    is_leased: bool
+    """Whether any run of it has a lease."""
 
 
 class Cards(NamedTuple):
@@ -25,6 +51,27 @@ class Cards(NamedTuple):
     tasks: list[Task]
     runs: list[Run]
     links: list[Link]
+
+
+def card_at_once(tx: Connection, board: str, task: str) -> Known:
+    """One card, with its open run, what is told of it, and whether other rows speak of it."""
+    row = _KNOWN.one(tx, board=board, task=task)
+    card, beside, run = row[:_CARD], row[_CARD:_BESIDE], row[_BESIDE:]
+    version, title, parents, has_children, is_leased = beside
+    return Known(
+        None if card[0] is None else task_of(card), _readable(run), version or 0, title, parents or "[]",
+        bool(has_children), bool(is_leased),
+    )  # fmt: skip
+
+
+def _readable(run: tuple[Any, ...]) -> Run | None:
+    """The run of a stored row; one that cannot be read is missed where it is asked for."""
+    if run[0] is None:
+        return None
+    try:
+        return run_of(run)
+    except (ValueError, TypeError, KeyError):
+        return None
 
 
 def cards_at_once(tx: Connection, board: str, tasks: Collection[str]) -> Cards:
@@ -52,6 +99,29 @@ def _of(columns: Any, *where: ColumnElement[bool]) -> Select[Any]:
     return select(*chosen).where(chosen[0].table.c.board == bindparam("board"), *where)
 
 
+def _one() -> Select[Any]:
+    card, run = tables.cards, RUNS
+    asked = {table: table.c.board == bindparam("board") for table in (events, LINKS, LEASES)}
+    beside = (
+        select(func.max(events.c.version)).where(asked[events], events.c.task == bindparam("task")).scalar_subquery(),
+        card.c.title,
+        card.c.parents,
+        exists().where(asked[LINKS], LINKS.c.parent == bindparam("task")),
+        exists().where(asked[LEASES], LEASES.c.task == bindparam("task")),
+    )
+    columns = (*(card.c[name] for name in TASK_VALUES), *beside, *(run.c[name] for name in RUN_COLUMNS))
+    of_board = and_(card.c.board == boards.c.board, card.c.task == bindparam("task"))
+    of_card = and_(run.c.board == card.c.board, run.c.task == card.c.task, run.c.run == card.c.run)
+    return (
+        select(*columns)
+        .select_from(boards.outerjoin(card, of_board).outerjoin(run, of_card))
+        .where(boards.c.board == bindparam("board"))
+    )
+
+
+_CARD: Final = len(TASK_VALUES)
+_BESIDE: Final = _CARD + 5
+_KNOWN: Final = Prepared(_one())
 _TASKS: Final = Prepared(_of((TASKS.c[name] for name in TASK_VALUES), _among(TASKS.c.task)))
 _RUNS: Final = Prepared(_of((RUNS.c[name] for name in RUN_COLUMNS), _among(RUNS.c.task), RUNS.c.ended_by.is_(None)))
 _LINKS: Final = Prepared(

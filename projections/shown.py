@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Final
 
 from ledger.clock import rfc3339
 from ledger.recorded import Recorded
 from projections.run import Run
+from projections.task import Card, Task, status
 
 
 def event_json(event: Recorded) -> dict[str, Any]:
@@ -71,6 +73,10 @@ _CARD: Final = {
 }
 """The keys of a card and what is stored behind them, in SQL; `card_json` makes of it what is shown."""
 _NAMES: Final = tuple(_CARD)
+_IN_ORDER: Final = dict.fromkeys(_NAMES)
+_FOLDED: Final = tuple(name for name in _NAMES if name not in {"title", "status", "parents", "hold"})
+_IN_FOLD: Final = {"task": "id", '"key"': "card.key", **{name: f"card.{name}" for name in Card._fields}}
+_folded: Final = attrgetter(*(_IN_FOLD.get(_CARD[name], _CARD[name]) for name in _FOLDED))
 _BESIDE: Final = (
     "made_by_run", "hold_kind", f"(SELECT words {_WORDS_AT} hold_position)", "hold_sticky", "hold_count",
     "hold_limit", "hold_limit_source", "hold_position",
@@ -79,17 +85,30 @@ CARD_COLUMNS: Final = ", ".join([*_CARD.values(), *_BESIDE])
 """What `card_json` wants of the view `cards`, in SQL."""
 
 
+def card_now(task: Task, title: str | None, parents: str) -> dict[str, Any]:
+    """What `card_json` makes of the stored row of *task*, which has no hold; *parents* are their ids, as JSON."""
+    card: dict[str, Any] = {**_IN_ORDER, **dict(zip(_FOLDED, _folded(task), strict=True))}
+    card["title"], card["parents"], card["status"] = title, parents, status(task)
+    card["labels"] = list(card["labels"])
+    return _spoken(card, task.card.made_by_run)
+
+
 def card_json(row: tuple[Any, ...]) -> dict[str, Any]:
     """A card, as `docs/cli.md` has it, of a *row* of `CARD_COLUMNS`."""
     card: dict[str, Any] = dict(zip(_NAMES, row, strict=False))
     made_by_run, *hold = row[len(_NAMES) :]
     card["labels"] = list(labels(card["labels"]))
+    if card["hold"] is not None:
+        card["hold"] = _hold_json(card["hold"], *hold)
+    return _spoken(card, made_by_run)
+
+
+def _spoken(card: dict[str, Any], made_by_run: int | None) -> dict[str, Any]:
+    """*card* with its texts read and its instants written out."""
     card["parents"] = [] if card["parents"] == "[]" else json.loads(card["parents"])
     card["goal"] = card["goal"] is not None
     card["created_at"], card["updated_at"] = rfc3339(card["created_at"]), rfc3339(card["updated_at"])
     card["not_before"], card["scheduled"] = time_or_none(card["not_before"]), time_or_none(card["scheduled"])
-    if card["hold"] is not None:
-        card["hold"] = _hold_json(card["hold"], *hold)
     if card["made_by"] is not None:
         card["made_by"] = {"task": card["made_by"], "run": made_by_run}
     return card

@@ -5,6 +5,7 @@ import pytest
 from kanban import claims
 from kanban.processes import ProcessTable
 from ledger.database import writing
+from projections import leases
 from tests.fleets import sh
 
 
@@ -53,3 +54,16 @@ def test_a_run_whose_process_cannot_be_read_holds_nobody_up(fleet, left):
         tx.exec_driver_sql("UPDATE runs SET \"group\" = '{'")
     assert fleet.board.claim(fleet.create()).run == 1
     assert fleet.board.claim().run >= 1
+
+
+def test_the_next_card_is_not_held_by_the_processes_of_another(fleet, left):
+    """§7.7: a lease that was left behind is no process, whatever else runs."""
+    card = fleet.create(priority=9)
+    own = fleet.board.claim(card)
+    fleet.board.complete(card, run=own.run, lock=own.lock)
+    fleet.board.reopen(card)
+    with writing(fleet.board.engine) as tx:
+        leases.grant(tx, fleet.board.name, card, 1, until=fleet.board.clock())
+    assert fleet.board.claim().task == card
+    with pytest.raises(claims.NothingToDo):
+        fleet.board.claim()

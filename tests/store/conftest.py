@@ -10,7 +10,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from tests import audits, doors, ledgers, servers
+from tests import audits, doors, hands, ledgers, servers
 from tests.databases import Databases
 from tests.servers import Server
 
@@ -54,6 +54,13 @@ def board(engine_name: str, request: pytest.FixtureRequest, tmp_path: Path) -> I
     """A store of its own with the lived-in log."""
     with _lent(engine_name, "lived", request, tmp_path) as ledger:
         yield ledger
+
+
+@pytest.fixture
+def answered(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Replays with jobs need no other process; who gave each answer: see `tests.hands`."""
+    with hands.here(monkeypatch) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

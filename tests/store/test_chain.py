@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given as drawn
 from hypothesis import strategies as st
 
-from ledger import chain
+from ledger import chain, standing
 from ledger import store as log
 from ledger.database import writing
 from ledger.events import Actor
@@ -143,13 +143,13 @@ def test_the_envelope_of_an_event_holds_every_column_but_facts_words_and_hash(st
 def test_the_head_holds_the_hash_of_the_last_event(store):
     """RULES §10: the next event is chained to it."""
     (event,) = store.append(given.created())
-    assert store.head() == log.Head("b" * 32, 2, event.at, event.hash)
+    assert store.head() == standing.Head("b" * 32, 2, event.at, event.hash)
 
 
 def test_an_empty_board_ends_at_its_first_hash(store):
     """RULES §10: hash(0) = SHA-256(board id)."""
     with writing(store.engine) as tx:
-        assert log.create_board(tx, "c", "id") == log.head(tx, "c") == log.Head("id", 0, 0, sha(b"id"))
+        assert log.create_board(tx, "c", "id") == standing.head(tx, "c") == standing.Head("id", 0, 0, sha(b"id"))
 
 
 FORGED = {

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from itertools import islice
 
 import pytest
+from hypothesis import given as drawn
+from hypothesis import settings
+from hypothesis import strategies as st
 
+from kanban import Board
 from kanban import desk as desks
 from kanban.commands import Decision
 from kanban.desk import Desk, at_desk
+from kanban.refusals import Paused
+from ledger import ids, standing
+from ledger.errors import StoreFault, WrongExpectedVersion
 from ledger.events import Event
+from projections import leases, queries
 from tests import given
+from tests.engines import on
+from tests.sent import sent
+from tests.store.test_projections import APPENDS, CARDS
+from tests.store.test_shelf import drafts_of
 
 
 @pytest.fixture
@@ -83,3 +98,197 @@ def test_after_a_rollback_everything_is_read_anew(family):
         desk.forget()
         assert desk.run("t_parent", 1).open
         assert desk.task("t_parent").run == 1
+
+
+def opened(store, home):
+    """The board of *store*, as programs open it."""
+    return Board.open(store.url, "b", environ={"LEDGER_HOME": str(home), "USER": "ann"}, cwd=home, clock=store.clock)
+
+
+# A card read at once
+
+
+def test_a_card_read_at_once_is_what_is_read_of_it_bit_by_bit(lend, engine_name):
+    """Its fold, its open run, its links, its leases and where its stream ends."""
+
+    @settings(max_examples=60 if engine_name == "sqlite" else 20, deadline=None)
+    @drawn(APPENDS)
+    def after(appends):
+        with lend("founded") as store:
+            with at_desk(store.engine, "b", store.clock) as desk:
+                last = dict.fromkeys(CARDS, 0)
+                for task, drawn_events in appends:
+                    desk.write(Decision(tuple(drafts_of(task, drawn_events, last))))
+            with at_desk(store.engine, "b", store.clock) as one, at_desk_of(store) as bits:
+                for task in [*CARDS, "t_unknown"]:
+                    one.know_one(task)
+                    assert all_of(one, task) == all_of(bits, task)
+
+    after()
+
+
+def at_desk_of(store):
+    """The same board for another reader, while a writer holds it."""
+    return desks.looking(store.engine, "b", store.clock)
+
+
+def all_of(desk, task):
+    """All that a decision may ask of *task*."""
+    card = desk.task(task)
+    run = None if card is None or card.run is None else desk.run(task, card.run)
+    return card, run, desk.parents(task), desk.children(task), desk.is_leased(task), desk._version(task)
+
+
+def test_what_is_told_of_a_card_that_was_read_at_once_is_what_its_rows_say(lend, engine_name):
+    """However it moved since, in the same transaction: title, parents, hold and all."""
+
+    @settings(max_examples=60 if engine_name == "sqlite" else 20, deadline=None)
+    @drawn(APPENDS, st.sets(st.integers(0, 24)))
+    def after(appends, read):
+        with lend("founded") as store, at_desk(store.engine, "b", store.clock) as desk:
+            last = dict.fromkeys(CARDS, 0)
+            for turn, (card, drawn_events) in enumerate(appends):
+                if turn in read and card:
+                    desk.know_one(card)
+                desk.write(Decision(tuple(drafts_of(card, drawn_events, last))))
+                told = {task: desk.shown(task) for task in CARDS if desk.task(task) is not None}
+                assert told == {task: queries.task(desk.tx, "b", task) for task in told}
+
+    after()
+
+
+def test_a_title_that_is_changed_or_redacted_is_told_as_it_is(store):
+    """What was read before counts no more."""
+    store.append(given.created("one"))
+    titles = []
+    with at_desk(store.engine, "b", store.clock) as desk:
+        desk.know_one("t_a")
+        titles.append(desk.shown("t_a")["title"])
+        write(desk, given.edited(title="two"), task="t_a")
+        titles.append(desk.shown("t_a")["title"])
+        write(desk, given.redacted(desk.position), task="t_a")
+        titles.append(desk.shown("t_a")["title"])
+    assert titles == ["one", "two", None]
+
+
+def test_a_hold_is_told_with_its_reason(store):
+    """Its words are not folded: they are read."""
+    store.append(given.created())
+    with at_desk(store.engine, "b", store.clock) as desk:
+        desk.know_one("t_a")
+        write(desk, given.blocked(reason="no key"), task="t_a")
+        assert desk.shown("t_a")["hold"]["reason"] == "no key"
+
+
+def test_a_card_that_was_linked_before_it_was_created_is_told_with_its_parents(store):
+    """No command does that; a log may hold it."""
+    with at_desk(store.engine, "b", store.clock) as desk:
+        write(desk, given.created(), task="t_p")
+        write(desk, given.linked("t_p"), task="t_a")
+        write(desk, given.created(), task="t_a")
+        assert desk.shown("t_a")["parents"] == ["t_p"]
+
+
+def test_a_run_whose_row_cannot_be_read_is_missed_only_where_it_is_asked_for(store):
+    """A comment needs no run."""
+    store.append(given.created(), given.claimed())
+    store.sql("UPDATE runs SET stops = '{'")
+    with at_desk(store.engine, "b", store.clock) as desk:
+        desk.know_one("t_a")
+        assert desk.task("t_a").run == 1
+        with pytest.raises(ValueError, match="Expecting"):
+            desk.run("t_a", 1)
+
+
+@on("postgresql")
+def test_settings_that_were_changed_while_the_board_was_waited_for_are_read_as_they_are(store, monkeypatch):
+    """A statement that waits for a lock sees all else as it was before the wait."""
+    monkeypatch.setattr(standing, "_LOOKING", 0)
+
+    def pauses():
+        with at_desk(store.engine, "b", store.clock) as desk:
+            return len(desk.settings.pauses)
+
+    with ThreadPoolExecutor(1) as crew:
+        with at_desk(store.engine, "b", store.clock) as desk:
+            second = crew.submit(pauses)
+            while not waits_for_a_lock(store):
+                time.sleep(0.01)
+            write(desk, given.paused(), task="")
+        assert second.result() == 1
+
+
+def waits_for_a_lock(store):
+    waiting = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    return store.sql(waiting)[0][0] > 0
+
+
+@on("postgresql")
+def test_a_command_is_three_statements_between_its_begin_and_its_commit(store, tmp_path):
+    """The board's lock, what is decided on (nothing, of a new card), and what comes of it."""
+    with opened(store, tmp_path) as board:
+        card = board.create("a job").task["id"]
+        own = board.claim(card)
+        speaks = {"run": own.run, "lock": own.lock}
+        verbs = [
+            lambda: board.create("another job"),
+            board.claim,
+            lambda: board.heartbeat(card, **speaks),
+            lambda: board.progress(card, "half of it", **speaks),
+            lambda: board.comment(card, "well done"),
+            lambda: board.complete(card, "all of it", **speaks),
+            lambda: board.create("a third job"),
+            lambda: board.claim_many(1),
+        ]
+        counted = []
+        for verb in verbs:
+            with sent(board.engine) as said:
+                verb()
+            counted.append(len(said))
+        assert counted == [3, 4, 4, 4, 4, 4, 3, 4]
+
+
+def test_an_id_that_was_drawn_twice_is_refused_by_the_keys(store, tmp_path, monkeypatch):
+    """Nobody looks whether a new card is there already; nothing of the second is left."""
+    monkeypatch.setattr(ids, "task_id", lambda: "t_same")
+    with opened(store, tmp_path) as board:
+        board.create("the first")
+        before = store.head()
+        with pytest.raises((WrongExpectedVersion, StoreFault)):
+            board.create("the second")
+        assert board.show("t_same")["task"]["title"] == "the first"
+    assert store.head() == before
+
+
+# The next cards
+
+
+def test_a_paused_board_is_said_to_be_so_at_its_first_card(store, tmp_path):
+    """Nothing could be claimed of the others: they are not read."""
+    for number in range(20):
+        store.append(given.created(), task=f"t_{number:02}")
+    store.append(given.paused(), task="")
+    with opened(store, tmp_path) as board, sent(board.engine) as said:
+        with pytest.raises(Paused):
+            board.claim()
+        assert sum("priority DESC" in statement.text for statement in said) == 1
+
+
+def test_a_card_whose_lease_was_left_behind_is_claimed_all_the_same(store, tmp_path):
+    """§7.7 asks for processes: a run that was never spawned here has none."""
+    store.append(given.created(), given.claimed(), given.completed(1), given.reopened())
+    with at_desk(store.engine, "b", store.clock) as desk:
+        leases.grant(desk.rows, "b", "t_a", 1, until=store.clock())
+    with opened(store, tmp_path) as board:
+        assert board.claim().run == 2
+
+
+def test_the_cards_behind_the_first_page_are_claimed_as_those_on_it(store, tmp_path):
+    """A page is what is read at once, and no limit."""
+    for number in range(5):
+        store.append(given.created(assignee="bob" if number < 3 else "ann"), task=f"t_{number}")
+    store.append(given.paused("assignee", "bob"), task="")
+    with opened(store, tmp_path) as board:
+        assert [granted.task for granted in board.claim_many(2)] == ["t_3", "t_4"]
+    with at_desk(store.engine, "b", store.clock) as desk:
+        assert len(list(islice(desk.live(), 9))) == 2

@@ -10,6 +10,7 @@ import pytest
 from ledger import gate as gates
 from ledger.errors import StoreBusy
 from ledger.gate import gate
+from tests.fleets import PATIENCE
 
 
 def test_a_writer_that_is_stopped_in_the_middle_does_not_hang_the_others(tmp_path):
@@ -62,7 +63,7 @@ def test_a_holder_that_is_killed_lets_go(tmp_path):
     entered = spawn.Event()
     holder = spawn.Process(target=_hold, args=(tmp_path / "g", entered))
     holder.start()
-    assert entered.wait(30)
+    assert entered.wait(timeout=PATIENCE)
     holder.kill()
     with gate(tmp_path / "g", timeout=5):
         pass
@@ -85,7 +86,7 @@ def test_a_writer_that_finds_the_gate_shut_for_long_gets_its_turn(tmp_path, monk
     passed, held = threading.Event(), ExitStack()
 
     def wait():
-        with gate(tmp_path / "g", timeout=30):
+        with gate(tmp_path / "g", timeout=PATIENCE):
             passed.set()
 
     held.enter_context(gate(tmp_path / "g", timeout=1))
@@ -93,7 +94,7 @@ def test_a_writer_that_finds_the_gate_shut_for_long_gets_its_turn(tmp_path, monk
     waiter.start()
     assert not passed.wait(0.05)
     held.close()
-    assert passed.wait(30)
+    assert passed.wait(timeout=PATIENCE)
     waiter.join()
 
 

@@ -9,6 +9,7 @@ import pytest
 from ledger.database import reading, writing
 from tests import given
 from tests.engines import on
+from tests.fleets import PATIENCE
 
 
 def driver(transaction):
@@ -97,7 +98,7 @@ def test_a_forked_process_has_none_of_its_parents_connections(store):
 @on("sqlite")
 def test_any_number_of_threads_read_at_the_same_time(store):
     """A server of pages has many: none of them waits for another to end."""
-    together = threading.Barrier(30, timeout=20)
+    together = threading.Barrier(30, timeout=PATIENCE)
     with ThreadPoolExecutor(30) as crew:
         assert list(crew.map(lambda _: _waited_for_in(store, together), range(30))) == [True] * 30
 

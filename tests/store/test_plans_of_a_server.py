@@ -14,6 +14,7 @@ from kanban import snapshot
 from kanban.claims import HandClaim, claim_all
 from kanban.desk import at_desk
 from kanban.hosts import Host
+from ledger import standing as standings
 from ledger import store as log
 from ledger.database import reading, writing
 from ledger.schema import events, words
@@ -263,7 +264,7 @@ def test_a_claim_of_the_next_card_reads_no_table_whole(engine_name, generic):
 
 
 LOG = {
-    "head": (lambda tx: log.head(tx, "b"), "boards_pkey"),
+    "head": (lambda tx: standings.head(tx, "b"), "boards_pkey"),
     "version": (lambda tx: log.version(tx, "b", "t_007"), "events_stream"),
     "command": (lambda tx: log.by_command(tx, "b", "c-1"), "events_command"),
     "position": (lambda tx: log.at_position(tx, "b", 70), "events_pkey"),

@@ -15,7 +15,7 @@ import psycopg
 import pytest
 from sqlalchemy import make_url
 
-from tests import guardian, premises, servers
+from tests import fleets, guardian, premises, servers
 
 ROOT = Path(__file__).parents[2]
 CLIENTS = "SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend'"
@@ -30,7 +30,7 @@ def run(words, *, before=(), cwd=ROOT, **more):
     return subprocess.Popen(command, cwd=cwd, env=environment, stdout=subprocess.PIPE, text=True, **more)
 
 
-def until(true, *, seconds=30):
+def until(true, *, seconds=fleets.PATIENCE):
     """Wait for what another process does."""
     end = time.monotonic() + seconds
     while not (found := true()):
@@ -171,7 +171,7 @@ def test_nothing_outlives_the_run_however_it_ends(end):
     assert guardian.living(folder)
     os.killpg(other.pid, end)
     assert "psycopg" not in other.communicate()[1], "the server went before its client"
-    until(lambda: not folder.exists(), seconds=20)
+    until(lambda: not folder.exists())
     assert not guardian.living(folder)
 
 
