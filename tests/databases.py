@@ -187,7 +187,7 @@ class Databases:
 
     def _alone(self, database: str, *, sparing: str = "-") -> None:
         """Cut all connections to *database* but those named *sparing*, and wait until they are gone."""
-        until = time.monotonic() + 10
+        until = time.monotonic() + 120
         while self._outside.execute(OTHERS, (database, sparing)).fetchall():
             if time.monotonic() > until:
                 raise TimeoutError(f"connections to {database} do not end")

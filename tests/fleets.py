@@ -9,8 +9,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,8 @@ from ledger.events import Actor
 from ledger.recorded import Recorded
 
 FOUNDER = Actor(kind="operator", name="ada", host="desk")
-PATIENCE = 30
-"""Seconds after which a poll is the test's failure."""
+PATIENCE = 120
+"""Seconds after which a wait is the test's failure: what is waited for comes, however late on a busy machine."""
 OUTSIDE = """
 import json, os, signal, sys, time
 import kanban.spawn, kanban.starting, kanban.sweep
@@ -36,6 +36,17 @@ ahead = int(os.environ["FLEET_AHEAD"])
 board = Board.open(clock=lambda: system_clock() + ahead)
 """
 """What a script in another process begins with: `board`, on the fleet's store and at the fleet's time."""
+WRITER = """
+board.close()
+board, made = Board.open(sys.argv[1]), 0
+while not os.path.exists('enough'):
+    board.create(f'card {made}', blocked='parked')
+    made += 1
+    if made == 1:
+        print('at it', flush=True)
+    time.sleep(0.02)
+print(made, flush=True)
+"""
 
 
 def sh(script: str) -> list[str]:
@@ -43,13 +54,34 @@ def sh(script: str) -> list[str]:
     return ["sh", "-c", script]
 
 
-def until(true: Callable[[], Any], *, seconds: float = PATIENCE) -> Any:
-    """Poll *true* and return what it says; a deadline that passes is the test's failure."""
-    deadline = time.monotonic() + seconds
+def until(true: Callable[[], Any], *, pause: float = 0.02) -> Any:
+    """Poll *true* and return what it says; a deadline that passes is the test's failure.
+
+    What takes its time is asked for less and less often: to look costs more of the machine than to wait.
+    """
+    deadline = time.monotonic() + PATIENCE
     while not (said := true()):
         assert time.monotonic() < deadline, "deadline passed"
-        time.sleep(0.02)
+        time.sleep(pause)
+        pause = min(pause * 1.2, 0.1)
     return said
+
+
+@contextmanager
+def at_once(seconds: float = 5) -> Iterator[None]:
+    """What is done here costs this thread less than so many *seconds* of a processor, and waits for nothing that long.
+
+    On a busy machine it takes longer by the clock on the wall, and is no slower for that.
+    """
+    began, at = time.thread_time(), time.monotonic()
+    yield
+    assert time.thread_time() - began < seconds
+    assert time.monotonic() - at < seconds * busy()
+
+
+def busy() -> float:
+    """How many times as long as on an idle machine things may take on this one now."""
+    return max(1.0, 4 * os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
 @dataclass
@@ -177,6 +209,12 @@ class Fleet:
         until(path.exists)
         return path
 
+    def line_in(self, task: str, name: str) -> str:
+        """What the file *name* in the card's workspace says, once a worker has written a whole line."""
+        path = self.scratch(task) / name
+        until(lambda: path.exists() and path.read_text().endswith("\n"))
+        return path.read_text()
+
     def supervisor(self, task: str) -> int:
         """The pid of the supervisor of the card's last bound run, which is its group's number too."""
         bound = [event.facts for event in self.events(task, "worker_bound") if event.facts["role"] == "group"]
@@ -205,6 +243,17 @@ class Fleet:
         started = subprocess.Popen(command, env=environ, cwd=self.home, stdin=pipe, stdout=pipe, text=True)
         self.others.append(started)
         return started
+
+    def writers(self, url: str, count: int = 2) -> list[subprocess.Popen[str]]:
+        """Processes that make parked cards, two events each, at *url*, until `written`; each has made one."""
+        writers = [self.outside(WRITER, url) for _ in range(count)]
+        assert [writer.stdout and writer.stdout.readline() for writer in writers] == ["at it\n"] * count
+        return writers
+
+    def written(self, writers: list[subprocess.Popen[str]]) -> int:
+        """Let *writers* end; how many cards they have made."""
+        (self.home / "enough").touch()
+        return sum(int(writer.communicate(timeout=PATIENCE)[0]) for writer in writers)
 
     def on_host(self, board: Board, **identity: str) -> Board:
         """*board* as a sweep elsewhere sees it: another host id, boot or pid namespace."""

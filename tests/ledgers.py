@@ -13,6 +13,7 @@ from typing import Any
 
 from sqlalchemy import Engine, Table, select, text
 
+from ledger import standing as standings
 from ledger import store as log
 from ledger.database import connect, reading, writing
 from ledger.events import Actor, Event
@@ -79,10 +80,10 @@ class Ledger:
         with reading(self.engine) as tx:
             return list(log.read_board(tx, board, after=after))
 
-    def head(self, board: str = BOARD) -> log.Head:
+    def head(self, board: str = BOARD) -> standings.Head:
         """Where the log ends."""
         with reading(self.engine) as tx:
-            return log.head(tx, board)
+            return standings.head(tx, board)
 
     def sql(self, statement: str, **values: Any) -> list[Any]:
         """Run raw SQL as an outsider would, and commit."""

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kanban.worker.place import DOOR, folder_of
-from tests.fleets import Fleet, until
+from tests.fleets import PATIENCE, Fleet, until
 
 AGENT = """
 import json, os, subprocess, sys, time
@@ -41,7 +41,7 @@ logging.basicConfig(format="%(message)s")
 Owner(sys.argv[3:], assignee=sys.argv[1], at_once=int(sys.argv[2])).serve()
 """
 """An owner that loses no time between two turns of a run."""
-CLIENT = ["ledger", "worker", "client", "--assignee", "w", "--wait", "20s"]
+CLIENT = ["ledger", "worker", "client", "--assignee", "w", "--wait", "60s"]
 """What is started for an assignee that has an owner."""
 
 
@@ -73,7 +73,7 @@ class Owned:
     def ends(self) -> int:
         """Tell it to stop, and wait until it has; its code."""
         self.process.terminate()
-        return self.process.wait(timeout=30)
+        return self.process.wait(timeout=PATIENCE)
 
 
 def door(fleet: Fleet, assignee: str = "w") -> Path:

@@ -8,10 +8,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Final
+
+from tests.fleets import PATIENCE, until
 
 SUPERVISE: Final = Path(__file__).parents[1] / "kanban" / "worker" / "supervise.py"
 PYTHON: Final = [sys.executable, "-I", "-S"]
@@ -19,12 +20,9 @@ MIB: Final = 1024 * 1024
 TASK: Final = "t_1a2b3c"
 
 
-def wait_until(true: Callable[[], object], *, seconds: float = 20) -> None:
+def wait_until(true: Callable[[], object]) -> None:
     """Poll *true*; a deadline that passes is the test's failure."""
-    deadline = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < deadline, "deadline passed"
-        time.sleep(0.005)
+    until(true, pause=0.005)
 
 
 def names(folder: Path) -> list[str]:
@@ -77,7 +75,8 @@ class Run:
             self._gate = -1
 
     def wait(self) -> int:
-        return self.process.wait(timeout=60)
+        """The code with which the supervisor ends."""
+        return self.process.wait(timeout=PATIENCE)
 
     def complete(self, *command: str) -> int:
         self.start(*command)
@@ -122,7 +121,7 @@ class Run:
         self.shut()
         with contextlib.suppress(ProcessLookupError):
             self.signal(signal.SIGKILL)
-        self.process.wait(timeout=20)
+        self.wait()
         assert self.process.stderr is not None
         self.process.stderr.close()
 

@@ -14,6 +14,7 @@ from kanban.foreign.audit import audit
 from kanban.foreign.copies import copied
 from kanban.foreign.faults import ForeignBusy, ForeignMissing
 from tests.audit.boards import Board, created
+from tests.fleets import PATIENCE
 
 PAIRS = 40  # writes of the live writer that belong together
 
@@ -120,7 +121,7 @@ def test_the_copy_is_gone_when_the_audit_is_over(board, tmp_path_factory):
 
 def write(path, mode, stop):
     """A writer that commits two rows that belong together, again and again, and folds its log in often."""
-    with closing(sqlite3.connect(path, isolation_level=None, timeout=30)) as driver:
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=PATIENCE)) as driver:
         driver.execute(f"PRAGMA journal_mode={mode}")
         driver.execute("PRAGMA synchronous=OFF")
         driver.execute("PRAGMA wal_autocheckpoint=10")

@@ -19,6 +19,7 @@ import pytest
 from cli.app import run
 from tests.cli.conftest import Said
 from tests.engines import on
+from tests.fleets import until
 
 PROBES = """\
 max_running = 4
@@ -191,10 +192,7 @@ def test_a_sweep_claims_nothing_that_it_cannot_start(ledger, cards, monkeypatch,
         whole(ledger, before)
         (disk / "filler").unlink()
         assert len(ledger.json("sweep")["claimed"]) == 3
-        deadline = time.monotonic() + 20
-        while ledger.json("stats")["live"] and time.monotonic() < deadline:
-            ledger("sweep")
-            time.sleep(0.05)
+        until(lambda: ledger("sweep").code == 0 and not ledger.json("stats")["live"])
     assert {ledger.json("show", card)["task"]["status"] for card in ids} == {"done"}
 
 

@@ -24,6 +24,7 @@ from tests.cli.test_cruel_stores import COMMANDS, LOOKS_BACK, READS, refused
 from tests.databases import SHAPE, Databases
 from tests.doors import by
 from tests.engines import on, once
+from tests.fleets import PATIENCE
 from tests.served import asked
 
 WRONG = "correct/horse@battery:staple"
@@ -346,7 +347,7 @@ def test_without_the_driver_its_extra_is_named(bare):
     environ = {**os.environ, **{f"LEDGER_{name}": value for name, value in claim.items()}}
     lines = [["list"], ["complete", "done"], ["claim", "--check"]]
     probe = [sys.executable, "-c", PROBE.format(lines=lines)]
-    ran = subprocess.run(probe, env=environ, capture_output=True, text=True, timeout=60, check=True)
+    ran = subprocess.run(probe, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=True)
     told = ran.stdout.splitlines()
     assert told[1::2] == ["8", "8", "3"]
     assert json.loads(told[4])["live"] is False

@@ -13,13 +13,13 @@ import random
 import shutil
 import signal
 import sqlite3
-import time
 
 import pytest
 
 from cli.app import app_command
 from ledger.database import sqlite_module
 from tests.engines import on
+from tests.fleets import until
 
 pytestmark = on("sqlite")
 
@@ -86,9 +86,7 @@ def lived(founded, tmp_path_factory):
             for number in range(24)
         ]  # fmt: skip
         den.json("sweep")
-        deadline = time.monotonic() + 20
-        while not den.json("sweep")["booked"] and time.monotonic() < deadline:
-            time.sleep(0.05)
+        until(lambda: den.json("sweep")["booked"])
         den.json("link", ids[2], ids[1])
         for number, verb in enumerate(("complete", "block", "review", "complete"), start=4):
             lock = den.json("claim", ids[number])["lock"]

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.fleets import PATIENCE
+
 LEDGER = Path(sys.executable).with_name("ledger")
 ENDS = {
     "Draw the schema": ("done", None),
@@ -30,7 +32,7 @@ ENDS = {
 @pytest.fixture(scope="module")
 def shown():
     """What one run of the demo prints with --json; its home is removed."""
-    said = json.loads(subprocess.check_output([LEDGER, "demo", "--json"], timeout=90))
+    said = json.loads(subprocess.check_output([LEDGER, "demo", "--json"], timeout=PATIENCE))
     yield said
     shutil.rmtree(said["home"])
 
@@ -50,7 +52,7 @@ def test_the_demos_log_passes_the_audit(shown):
 
 def test_the_demo_in_words_explains_two_stuck_cards_and_tells_the_verdict():
     """What a stranger sees: things happen line by line, then `why`, then the audit."""
-    said = subprocess.check_output([LEDGER, "demo"], timeout=90, text=True)
+    said = subprocess.check_output([LEDGER, "demo"], timeout=PATIENCE, text=True)
     home = said.rsplit("rm -r ", 1)[1].strip()
     shutil.rmtree(home)
 

@@ -29,6 +29,7 @@ from tests.cli.imports import (
     refused,
 )
 from tests.engines import once
+from tests.fleets import PATIENCE
 
 
 @pytest.fixture
@@ -301,7 +302,9 @@ def test_a_killed_import_is_finished_by_the_same_command(ledger, board, point, c
     count = bringing.PAGE + 5
     board.chain(count)
     command = [sys.executable, "-c", "from cli.main import main; main()", "import", "hermes", str(board.path)]
-    killed = subprocess.run(command, env=os.environ | {"LEDGER_FAILPOINT": point}, cwd=ROOT, timeout=60, check=False)
+    killed = subprocess.run(
+        command, env=os.environ | {"LEDGER_FAILPOINT": point}, cwd=ROOT, timeout=PATIENCE, check=False
+    )
     assert killed.returncode == -signal.SIGKILL
     assert sum(ledger.json("stats")["by_status"].values()) == cards
     made = brought(ledger, "hermes", board.path)

@@ -9,6 +9,7 @@ import pytest
 
 from tests import sent
 from tests.engines import on, once
+from tests.fleets import PATIENCE
 
 NEVER = {"alembic", "rich", "sqlalchemy.orm"}
 """What no frequent command needs: migrations, a terminal library, an ORM."""
@@ -41,7 +42,9 @@ def imported(fleet):
         words = [word.replace("CARD", card) for word in argv if word != "RUN"]
         probe = PROBE.format(argv=[*words, *(run if "RUN" in argv else ())], watched=watched)
         command = [sys.executable, "-c", probe]
-        ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True, cwd="/", env=os.environ)
+        ran = subprocess.run(
+            command, capture_output=True, text=True, timeout=PATIENCE, check=True, cwd="/", env=os.environ
+        )
         code, *found = ran.stderr.splitlines()[-1].split()
         assert code == "0", ran
         return found

@@ -15,11 +15,12 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from cli import metrics
+from kanban.again import again
 from kanban.board import Board
-from kanban.desk import again
 from ledger.errors import WrongExpectedVersion
 from projections.measured import FAMILIES, PHASES
 from tests.engines import on, once
+from tests.fleets import PATIENCE
 
 ROOT = Path(metrics.__file__).resolve().parent.parent
 GRAFANA = ROOT / "docs" / "grafana.json"
@@ -109,7 +110,7 @@ def test_it_loads_no_web_server(ledger):
         "print(sorted({'fastapi', 'starlette', 'uvicorn', 'opentelemetry'} & set(sys.modules)))"
     )
     ran = subprocess.run(
-        [sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True, cwd=ROOT
+        [sys.executable, "-c", probe], capture_output=True, text=True, timeout=PATIENCE, check=True, cwd=ROOT
     )
     assert ran.stdout.splitlines()[-1] == "[]"
 

@@ -14,6 +14,7 @@ import pytest
 from cli import main
 from cli.app import app_command
 from tests.engines import once
+from tests.fleets import PATIENCE
 
 SCRIPT = Path(sys.executable).with_name("ledger")
 ROOT = Path(main.__file__).resolve().parent.parent
@@ -23,7 +24,7 @@ HEAVY = {"sqlalchemy", "alembic", "psutil", "rich", "asyncio", "sqlite3", "pysql
 
 def process(*argv, **more):
     """Run the installed script."""
-    return subprocess.run([SCRIPT, *argv], capture_output=True, timeout=60, check=False, **more)
+    return subprocess.run([SCRIPT, *argv], capture_output=True, timeout=PATIENCE, check=False, **more)
 
 
 @pytest.mark.parametrize("argv", [["--help"], ["list", "--help"], ["--version"], [], ["nonsense"], ["list", "--bogus"]])
@@ -36,14 +37,18 @@ def test_help_loads_nothing_heavy(argv):
         "except SystemExit:\n    pass\n"
         f"print(sorted({HEAVY!r} & set(sys.modules)), file=sys.stderr)"
     )
-    ran = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True, cwd="/")
+    ran = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, text=True, timeout=PATIENCE, check=True, cwd="/"
+    )
     assert ran.stderr.splitlines()[-1] == "[]"
 
 
 def test_importing_the_entry_loads_no_room():
     """It looks where the rooms come from before it takes anything from them."""
     probe = "import sys, cli.main; print(sorted({'ledger', 'kanban', 'projections', 'typer'} & set(sys.modules)))"
-    ran = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, timeout=60, check=True, cwd="/")
+    ran = subprocess.run(
+        [sys.executable, "-c", probe], capture_output=True, text=True, timeout=PATIENCE, check=True, cwd="/"
+    )
     assert ran.stdout == "[]\n"
 
 
@@ -199,7 +204,9 @@ def test_a_reader_that_goes_away_is_no_fault(ledger):
     for number in range(30):
         ledger.create(f"card {number} " + "x" * 5_000)
     line = f"{SCRIPT} events --jsonl | head -c 100 >/dev/null; echo ${{PIPESTATUS[0]}}"
-    ran = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60, check=True, env=os.environ)
+    ran = subprocess.run(
+        ["bash", "-c", line], capture_output=True, text=True, timeout=PATIENCE, check=True, env=os.environ
+    )
     assert (ran.stdout, ran.stderr) == ("141\n", "")
 
 
@@ -212,7 +219,7 @@ def test_signals_end_a_loop(fleet, number, code):
     assert json.loads(child.stdout.readline())["schema"] == 1
     time.sleep(0.1)
     child.send_signal(number)
-    rest, told = child.communicate(timeout=30)
+    rest, told = child.communicate(timeout=PATIENCE)
     assert (child.returncode, rest, b"Traceback" in told) == (code, b"", False)
 
 

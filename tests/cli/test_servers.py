@@ -21,6 +21,7 @@ from tests.cli.conftest import PASSWORD
 from tests.cli.test_process import SCRIPT
 from tests.doors import by
 from tests.engines import on, once
+from tests.fleets import PATIENCE
 
 
 @pytest.fixture
@@ -234,7 +235,7 @@ def kept_in(home):
 
 def swept(*flags):
     """What a sweep of its own process said."""
-    ran = subprocess.run([SCRIPT, "sweep", *flags], capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run([SCRIPT, "sweep", *flags], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert ran.returncode == 0, ran
     return ran.stdout + ran.stderr
 
@@ -286,6 +287,6 @@ def test_a_day_at_a_server(newcomer, guarded):
 
 def said(*argv, code=0):
     """The JSON answer of a process."""
-    ran = subprocess.run([SCRIPT, *argv, "--json"], capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run([SCRIPT, *argv, "--json"], capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert ran.returncode == code, ran
     return json.loads(ran.stdout)

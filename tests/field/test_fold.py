@@ -19,7 +19,7 @@ from projections.compared import rows
 from projections.read_models import PROJECTIONS, apply, rebuild
 from projections.task import status
 from projections.world import World
-from tests import given
+from tests import fleets, given
 from tests.field.stories import die, go
 from tests.rules.world import WorldView
 
@@ -252,12 +252,11 @@ def test_a_card_with_a_very_long_past_can_go_on_and_stop(fleet):
     with writing(fleet.board.engine) as tx:
         for step in range(12):
             apply(tx, "default", append(tx, "default", drafts, expected=1 + 1_000 * step, at=fleet.clock()))
-    began = time.monotonic()
-    granted = fleet.board.claim(card)
-    fleet.board.heartbeat(card, lock=granted.lock)
-    fleet.board.complete(card, "done", lock=granted.lock)
-    assert fleet.board.tasks(status="done")["tasks"][0]["id"] == card
-    assert time.monotonic() - began < 5
+    with fleets.at_once():
+        granted = fleet.board.claim(card)
+        fleet.board.heartbeat(card, lock=granted.lock)
+        fleet.board.complete(card, "done", lock=granted.lock)
+        assert fleet.board.tasks(status="done")["tasks"][0]["id"] == card
     found = fleet.board.replay()
     assert (found.divergences, found.events > 12_000, found.events_per_second > 0) == ((), True, True)
 

@@ -447,12 +447,13 @@ def test_a_stored_run_that_cannot_be_read_is_named(healthy):
 
 def test_a_process_whose_run_is_over_is_named(fleet):
     """It left its group, so no sweep ends it: the pid is said."""
-    fleet.staff({"w": {"command": sh("setsid sleep 300 & echo $! > pid; sleep 0.1; exit 75")}})
+    apart = "setsid sh -c 'touch apart; exec sleep 300' & echo $! > pid; while [ ! -e apart ]; do sleep 0.02; done"
+    fleet.staff({"w": {"command": sh(f"{apart}; exit 75")}})
     card = fleet.create()
     fleet.ended(card)
     assert_ok(fleet, "processes")  # within twice the stop grace
     fleet.clock.advance(30)
-    stray = int(fleet.in_scratch(card, "pid").read_text())
+    stray = int(fleet.line_in(card, "pid"))
     finding = one(fleet, "processes")
     assert finding.text == f"{card}: run 1 is over (rate_limited), and process {stray} is still there"
     assert finding.try_ == f"look what it is, then kill {stray}"

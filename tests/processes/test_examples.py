@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleets import until
+from tests.fleets import PATIENCE, until
 from tests.reference.workers import hold
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
@@ -49,7 +49,7 @@ def by_hand(fleet, command, **variables):
     (fleet.home / "prompt.md").write_text("mend it")
     path = f"{Path(sys.executable).parent}:{fleet.path}"
     environ = held.environment(**{"PATH": path, "LEDGER_PROMPT": str(fleet.home / "prompt.md"), **variables})
-    ran = subprocess.run(command, env=environ, cwd=fleet.home, capture_output=True, check=False, timeout=60)
+    ran = subprocess.run(command, env=environ, cwd=fleet.home, capture_output=True, check=False, timeout=PATIENCE)
     return ran, held.carrier.task
 
 
@@ -98,7 +98,7 @@ def test_a_model_that_completes_its_card_itself_has_done_so(fleet):
 
 def judged(*check):
     """The ended process of the example judge with *check*."""
-    return subprocess.run([JUDGE, *check], input=b"{}", capture_output=True, check=False, timeout=60)
+    return subprocess.run([JUDGE, *check], input=b"{}", capture_output=True, check=False, timeout=PATIENCE)
 
 
 @pytest.mark.parametrize(

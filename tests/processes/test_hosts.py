@@ -10,6 +10,7 @@ import pytest
 
 from kanban import hosts
 from kanban.hosts import HostUnknown, default_cap, known_host, this_host
+from tests.fleets import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 KEPT_ID = """
@@ -79,7 +80,7 @@ def test_processes_that_start_at_once_keep_the_same_id(tmp_path):
     for process in asking:
         process.stdin.write("\n")
         process.stdin.flush()
-    answers = {process.communicate(timeout=30)[0] for process in asking}
+    answers = {process.communicate(timeout=PATIENCE)[0] for process in asking}
     assert len(answers) == 1
     assert answers != {""}
 

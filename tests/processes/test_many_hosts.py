@@ -13,7 +13,7 @@ from tests.fleets import sh, until
 from tests.hosts import IN_A_CONTAINER, other_boot, sharing, started
 
 WORK = {"command": sh("echo up; exec sleep 300")}
-LASTS, GRACE = 3, 3
+LASTS, GRACE = 5, 4
 """Seconds of a lease and its grace with which a lost host is noticed soon."""
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root may make these namespaces everywhere")
 
@@ -107,9 +107,9 @@ def test_another_dispatcher_of_the_same_machine_books_nothing_of_which_it_has_no
 
 def test_another_dispatcher_of_the_same_machine_renews_nothing_that_it_cannot_tell_of(one, machine):
     """§7.4: a lease that is renewed without its supervisor hearing of it would end the worker all the same."""
-    one.board.set_policy(lease=8)
+    one.board.set_policy(lease=12)
     card = at_work(one)
-    time.sleep(4.1)
+    time.sleep(6.1)
     assert machine("one").sweep().renewed == []
     assert [each["task"] for each in one.sweep().renewed] == [card]
 
@@ -156,7 +156,7 @@ def test_a_host_whose_worker_stood_still_over_its_lease_ends_it_as_soon_as_it_go
     os.killpg(group, signal.SIGSTOP)
     until(lambda: other.sweep().claimed)
     os.killpg(group, signal.SIGCONT)
-    until(lambda: not one.members(card), seconds=5)
+    until(lambda: not one.members(card))
     assert outcomes(one.sweep(most=0)) == []
     assert [run["outcome"] for run in other.runs(card)] == ["lost", None]
 
@@ -173,12 +173,20 @@ def test_a_host_that_comes_back_in_time_books_its_run_itself(one, other):
 
 def test_a_dispatcher_at_work_keeps_its_run_beyond_any_lease(one, other):
     """The sweep renews in time, and each renewal reaches the supervisor."""
-    one.board.set_policy(lease=LASTS, lease_grace=GRACE)
-    card = at_work(one)
-    ends = time.monotonic() + 3 * LASTS
-    while time.monotonic() < ends:
-        assert [outcomes(host.sweep()) for host in (one, other)] == [[], []]
-        time.sleep(0.2)
+    for seconds in (3, 15):  # where the machine is so busy that a dispatcher is late for the short one, a longer one
+        one.board.set_policy(lease=seconds, lease_grace=GRACE)
+        card = at_work(one)
+        last, late = time.monotonic(), False
+        ends = last + 2.5 * seconds
+        while last < ends and not late:
+            ended = [outcomes(host.sweep()) for host in (one, other)]
+            late, last = time.monotonic() - last > seconds / 3, time.monotonic()
+            assert late or ended == [[], []]
+            time.sleep(0.2)
+        if not late:
+            break
+        one.board.archive(card, force=True)
+        until(lambda: one.sweep() and other.sweep() and not one.board.stats()["live"])
     assert [run["outcome"] for run in one.runs(card)] == [None]
     assert len(one.members(card)) == 2
 

@@ -19,6 +19,7 @@ from kanban.founding import found as found_store
 from kanban.moving import OpenRuns, move
 from kanban.restore import RestoreRefused, restore
 from kanban.soundness import verify
+from ledger import standing as standings
 from ledger import store as log
 from ledger.clock import system_clock
 from ledger.database import connected, reading, sqlite_module, writing
@@ -575,7 +576,7 @@ def test_a_writer_in_the_middle_of_its_transaction_is_waited_for(away, monkeypat
         with connected(source) as engine:
             store = ledgers.Ledger(source, engine)
             with writing(engine) as tx:
-                log.standing(tx, BOARD, system_clock, hold=True)
+                standings.standing(tx, BOARD, system_clock, hold=True)
                 tx.exec_driver_sql("UPDATE tasks SET priority = priority")
                 begun.set()
                 time.sleep(0.5)
@@ -593,9 +594,9 @@ def test_a_writer_in_the_middle_of_its_transaction_is_waited_for(away, monkeypat
 def test_a_last_leg_that_takes_long_is_not_cut_off(away, monkeypatch):
     """A server ends transactions that stand still; this one stands still while both sides are replayed."""
     source, target = away
-    monkeypatch.setenv("PGOPTIONS", "-c idle_in_transaction_session_timeout=300ms")
+    monkeypatch.setenv("PGOPTIONS", "-c idle_in_transaction_session_timeout=2s")
     compared = moving._compared
-    monkeypatch.setattr(moving, "_compared", lambda *rest: (time.sleep(0.7), compared(*rest))[1])
+    monkeypatch.setattr(moving, "_compared", lambda *rest: (time.sleep(2.5), compared(*rest))[1])
     assert move(source, target).changed
 
 

@@ -9,7 +9,7 @@ from http.client import HTTPConnection
 import pytest
 
 from kanban.worker.place import folder_of, knock
-from tests.fleets import until
+from tests.fleets import PATIENCE, until
 from tests.owners import door, own, start_owner
 
 DONE = {"completed": True, "final_response": "all of it is done"}
@@ -20,7 +20,7 @@ HEAVY = ["uvicorn", "starlette", "sqlalchemy", "pydantic", "psutil", "asyncio"]
 def ask(fleet, *argv, text="what is up?"):
     """A question to the owner of `w`."""
     command = [*LEDGER, "worker", "ask", text, "--assignee", "w", *argv]
-    return subprocess.run(command, env=fleet.environ, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(command, env=fleet.environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_a_claim_that_does_not_hold_is_refused_at_once(fleet, changes, said):
         "LEDGER_LOCK": granted.lock, "LEDGER_PROMPT": str(prompt), **changes,
     }  # fmt: skip
     command = [*LEDGER, "worker", "client", "--assignee", "w"]
-    ran = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (ran.returncode, ran.stdout) == (1, "")
     assert said in ran.stderr
     assert "\n[kanban-worker-exit] rc=1" in ran.stderr
@@ -78,7 +78,7 @@ def test_another_users_process_is_hung_up_on(fleet):
         "    print(b'')\n"
     )
     ran = subprocess.run([sys.executable, "-I", "-S", "-c", script], cwd=folder, capture_output=True, text=True,
-                         timeout=60, check=True)  # fmt: skip
+                         timeout=PATIENCE, check=True)  # fmt: skip
     assert ran.stdout == "b''\n"
     assert "user 65534 was refused" in (fleet.home / "owner.log").read_text()
     assert owner.turns == []
@@ -98,7 +98,13 @@ def test_an_owner_that_cannot_be_says_why(fleet, argv, environ, code, said):
     """And leaves no door."""
     command = [*LEDGER, "owner", "--assignee", "w", *argv]
     ran = subprocess.run(
-        command, env=fleet.environ | environ, cwd=fleet.home, capture_output=True, text=True, timeout=60, check=False
+        command,
+        env=fleet.environ | environ,
+        cwd=fleet.home,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
     )
     assert ran.returncode == code
     assert said in ran.stderr
@@ -196,7 +202,7 @@ def test_what_waits_is_dropped_once_its_client_is_gone(fleet, tmp_path):
     assert exchanged(fleet, "POST", "/turns/x", '{"text": "x", "environment": {}}')[0] == 202
     owner.asked()
     command = [sys.executable, "-c", PASSER_BY, str(door(fleet).parent)]
-    ran = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=True)
     assert ran.stdout == "202\n"
     until(lambda: exchanged(fleet, "GET", "/turns/y?wait=9") == (200, '{"id": "y", "state": "terminal"}'))
     assert json.loads(exchanged(fleet, "GET", "/turns/x")[1])["state"] == "running"
@@ -228,7 +234,9 @@ def test_the_client_loads_nothing_heavy():
     """It is started for every run; an owner's libraries are its own alone."""
     for module in ("kanban.worker.client", "kanban.worker.owner", "cli.app", "cli.worker"):
         probe = f"import sys, {module}; print(sorted(set({HEAVY!r}) & set(sys.modules)))"
-        ran = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True, timeout=60)
+        ran = subprocess.run(
+            [sys.executable, "-c", probe], capture_output=True, text=True, check=True, timeout=PATIENCE
+        )
         assert ran.stdout == "[]\n", module
 
 
@@ -236,7 +244,7 @@ def test_without_its_libraries_an_owner_says_what_to_install(fleet):
     """One line; nothing is started."""
     hide = "import sys; sys.modules['uvicorn'] = None; from cli.main import main; main()"
     command = [sys.executable, "-c", hide, "owner", "--assignee", "w", "--", "cat"]
-    ran = subprocess.run(command, env=fleet.environ, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(command, env=fleet.environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert ran.returncode == 1
     assert ran.stderr.endswith(
         "error: an owner needs uvicorn, which is not installed\ntry: pip install 'kanban-ledger[owner]'\n"
@@ -247,5 +255,5 @@ def test_where_nobody_says_who_knocks_there_is_no_owner(fleet):
     """As on macOS."""
     hide = "import socket; del socket.SO_PEERCRED; from cli.main import main; main()"
     command = [sys.executable, "-c", hide, "owner", "--assignee", "w", "--", "cat"]
-    ran = subprocess.run(command, env=fleet.environ, capture_output=True, text=True, timeout=60, check=False)
+    ran = subprocess.run(command, env=fleet.environ, capture_output=True, text=True, timeout=PATIENCE, check=False)
     assert (ran.returncode, "an owner needs Linux" in ran.stderr) == (1, True)

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from kanban.worker.place import OwnerRunning, only_owner
-from tests.fleets import is_alive, until
+from tests.fleets import PATIENCE, is_alive, until
 from tests.owners import CLIENT, start_owner
 
 LEDGER = [sys.executable, "-c", "from cli.main import main; main()"]
@@ -42,7 +42,7 @@ def turn(text, frame):
     with (here / "turns").open("a") as file:
         file.write(f"{frame.claim.run} began\\n")
     if frame.claim.run == 1:
-        frame.over.wait(30)
+        frame.over.wait(120)
         time.sleep(1)
     with (here / "turns").open("a") as file:
         file.write(f"{frame.claim.run} ended\\n")
@@ -93,13 +93,13 @@ def test_a_stuck_turn_takes_one_seat_alone(staffed):
     (staffed.home / "go").touch()
     staffed.finish(card)
     owner.terminate()
-    assert owner.wait(timeout=30) == 0
+    assert owner.wait(timeout=PATIENCE) == 0
 
 
 SLOW_TO_END = """
 import os, signal, sys, time
 def end(*_):
-    time.sleep(1)
+    time.sleep(3)
     os._exit(0)
 signal.signal(signal.SIGTERM, end)
 open(sys.argv[1], "w").write(f"{os.getpid()}\\n")

@@ -163,11 +163,14 @@ def test_a_command_waits_for_a_server_that_is_restarted(board, server):
 def test_a_server_that_is_not_there_is_said_at_once(server, url, machine):
     """A new command does not wait: somebody types it."""
     host = machine("one")
+    began = time.monotonic()
+    host.ledger("list")
+    usual = time.monotonic() - began
     server.stop()
     try:
-        begun = time.monotonic()
+        began = time.monotonic()
         error = host.ledger("list", code=8)["error"]
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - began < 4 + 4 * usual
     finally:
         server.start()
     assert error["code"] == "store_unreachable"
@@ -213,7 +216,7 @@ def test_a_fleet_goes_on_while_its_server_is_restarted_every_few_seconds(server,
         server.restart(ending)
     with suppress(StoreFault):
         made.append(hosts[0].create())
-    until(lambda: _done(board) == set(made), seconds=60)
+    until(lambda: _done(board) == set(made))
     ran = Counter(
         path.parent.parent.name for host in hosts for path in host.home.glob("boards/default/runs/*/*/log.ran")
     )

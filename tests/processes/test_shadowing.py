@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.fleets import sh, until
+from tests.fleets import PATIENCE, sh, until
 
 NAMES = (
     "kanban", "cli", "ledger", "projections", "migrations", "json", "os", "sqlite3", "pysqlite3", "logging", "re",
@@ -74,5 +74,5 @@ def test_the_traps_can_spring(fleet, workspace):
     (workspace / "agent.py").write_text("import kanban")
     environ = {"PATH": os.environ["PATH"]}
     for flags, sprung in ((["-P"], False), ([], True)):
-        subprocess.run([sys.executable, *flags, "agent.py"], env=environ, cwd=workspace, check=False, timeout=60)
+        subprocess.run([sys.executable, *flags, "agent.py"], env=environ, cwd=workspace, check=False, timeout=PATIENCE)
         assert (fleet.home / "sprung").exists() is sprung

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -24,6 +23,7 @@ from kanban.spawn import (
     open_gate,
     worker_environment,
 )
+from tests.fleets import PATIENCE, until
 
 ROOT = Path(__file__).parents[2]
 CLAIM = {
@@ -38,15 +38,6 @@ CLAIM = {
     "LEDGER_BIN",
     "LEDGER_HOME",
 }
-
-
-def until(true, *, seconds=30):
-    """Poll *true* and return what it says; a deadline that passes is the test's failure."""
-    deadline = time.monotonic() + seconds
-    while not (said := true()):
-        assert time.monotonic() < deadline, "deadline passed"
-        time.sleep(0.005)
-    return said
 
 
 @pytest.fixture
@@ -154,7 +145,7 @@ def test_a_claimer_that_is_killed_closes_the_gate(order, tmp_path):
     claimer = subprocess.Popen([sys.executable, "-c", script, *map(str, arguments)], stdout=subprocess.PIPE)
     supervisor = int(claimer.stdout.readline())
     claimer.kill()
-    claimer.communicate(timeout=20)
+    claimer.communicate(timeout=PATIENCE)
     assert exit_record(wanted)["code"] == 143
     until(lambda: start_tick(supervisor) is None)
     assert not (tmp_path / "ran").exists()
@@ -226,7 +217,7 @@ def test_the_gate_works_with_standard_input_and_output_closed(order):
         "child = launch(order); open_gate(child); os.waitpid(child.pid, 0); os._exit(0)\n"
     )
     arguments = [sys.executable, "-c", script, *map(str, (ROOT, wanted.folder, wanted.workspace))]
-    assert subprocess.run(arguments, timeout=30, check=False).returncode == 0
+    assert subprocess.run(arguments, timeout=PATIENCE, check=False).returncode == 0
     assert exit_record(wanted)["code"] == 0
 
 
@@ -336,8 +327,8 @@ def test_reaping_buries_its_own_and_no_others():
     until(lambda: start_tick(ours.pid) is None and start_tick(other.pid) is None)
     assert children.reap() == (ours.pid,)
     assert children.reap() == ()
-    assert other.wait(20) == 4
+    assert other.wait(timeout=PATIENCE) == 4
     living.kill()
-    living.wait(20)
+    living.wait(timeout=PATIENCE)
     assert children.reap() == (living.pid,)
-    ours.wait(20)
+    ours.wait(timeout=PATIENCE)

@@ -189,18 +189,25 @@ def test_a_command_that_ignores_the_signal_goes_on_and_so_does_the_supervisor(ru
 
 
 def test_a_signal_reaches_the_command_once(run):
-    """It came through the group; the supervisor does not send it again."""
+    """It came through the group; the supervisor does not send it again, though the command outlives it."""
     text = (
-        "import signal, time\n"
-        "signal.signal(signal.SIGTERM, lambda *_: print('term', flush=True))\n"
-        "print('up', flush=True)\n"
-        "time.sleep(0.3)\n"
+        "import os, signal, time\n"
+        # Not print: where the signal comes before print has returned, a handler that prints is a reentrant call.
+        "signal.signal(signal.SIGTERM, lambda *_: os.write(1, b'term\\n'))\n"
+        "os.write(1, b'up\\n')\n"
+        "for name in ('said', 'heard'):\n"
+        "    while not os.path.exists(name): time.sleep(0.01)\n"
+        "    os.write(1, name.encode() + b'\\n')\n"
     )
     run.start(*script(text))
     wait_until(run.says(b"up\n"))
     run.signal(signal.SIGTERM)
+    wait_until(run.says(b"term\n"))
+    (run.workspace / "said").touch()
+    wait_until(run.says(b"said\n"))  # the supervisor has read on: what it does about its own signal is done
+    (run.workspace / "heard").touch()
     run.wait()
-    assert run.output == b"up\nterm\n"
+    assert run.output == b"up\nterm\nsaid\nheard\n"
 
 
 def test_the_command_starts_in_the_supervisors_session_and_group_with_clean_signals(make):
@@ -392,7 +399,7 @@ def test_200_mb_of_output_take_neither_memory_nor_disk(make):
             file.seek(max(0, sizes[-1] - 4))
             return file.read(4) == b"last"
 
-    wait_until(all_said, seconds=60)
+    wait_until(all_said)
     peak = peak_kib(loud.process.pid)
     (loud.workspace / "end").touch()
     loud.wait()
@@ -419,13 +426,11 @@ def test_the_mark_is_found_however_the_reads_cut_it():
             assert (first + rest, held, found) == (said, b"", True)
 
 
-@pytest.mark.parametrize("child", ["sleep 60 &", "yes &"])
+@pytest.mark.parametrize("child", ["sleep 600 &", "yes &"])
 def test_a_child_that_keeps_the_output_open_does_not_delay_the_record(make, child):
     """Silent or flooding, it belongs to the group, not to the run's end."""
     left = make(limit=1000)
-    before = time.monotonic()
-    assert left.complete("sh", "-c", f"{child} echo said; exit 5") == 5
-    assert time.monotonic() - before < 20
+    assert left.complete("sh", "-c", f"{child} echo said; exit 5") == 5  # the child lasts longer than `complete` waits
     assert left.end == (5, None)
     assert left.trailer == b"[kanban-worker-exit] rc=5 run=3"
 

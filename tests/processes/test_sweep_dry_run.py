@@ -12,7 +12,7 @@ from kanban.observe import observe
 from kanban.sweep import Sweeper
 from projections.tables import held, leases, sweeps
 from tests import fleets
-from tests.fleets import sh, until
+from tests.fleets import PATIENCE, sh, until
 
 DOES = ("booked", "renewed", "lifted", "held", "errors")
 WORK = "touch ready; exec sleep 300"
@@ -193,7 +193,7 @@ def test_a_run_that_is_bound_while_a_dry_run_looks_is_not_taken_for_dead(fleet, 
     def meanwhile(order):
         monkeypatch.setattr(kanban.sweep, "observe", slowly)
         thread.start()
-        assert looked.wait(20)
+        assert looked.wait(timeout=PATIENCE)
         return launch(order)
 
     thread = threading.Thread(target=lambda: told.append(fleet.another().sweep(dry_run=True)))

@@ -12,10 +12,12 @@ from tests.fleets import sh, until
 LEAVES_THREE = """
 sleep 300 &
 sh -c 'trap "" TERM; touch ready; while :; do sleep 0.1; done' &
-setsid sleep 300 &
+setsid sh -c 'touch apart; exec sleep 300' &
 echo $! > away
+while [ ! -e apart ]; do sleep 0.02; done
 while [ ! -e go ]; do sleep 0.02; done
 """
+APART = "setsid sh -c 'touch apart; exec sleep 300' & echo $! > away; while [ ! -e apart ]; do sleep 0.02; done"
 STAYS = "sleep 300 & touch ready; while [ ! -e go ]; do sleep 0.02; done"
 
 
@@ -32,7 +34,7 @@ def left(fleet):
     fleet.staff({"w": {"command": sh(LEAVES_THREE)}, "r": {"command": sh("exec sleep 300")}})
     card = fleet.create()
     fleet.sweep()
-    until((fleet.scratch(card) / "away").exists)
+    fleet.line_in(card, "away")
     fleet.board.review(card, "look", reviewer="r", lock=fleet.lock(card))
     leave(fleet, card)
     return card
@@ -79,10 +81,10 @@ def test_a_member_that_left_the_group_is_named_and_not_signalled(fleet, left):
 @pytest.mark.parametrize("on_success", ["complete", "violation"])
 def test_what_left_an_empty_group_is_named_when_the_run_is_over(fleet, on_success):
     """§7.7: members that left the group are named in the tick's output, also where nothing has to be signalled."""
-    fleet.staff({"w": {"command": sh("setsid sleep 300 & echo $! > away; exit 0"), "on_success": on_success}})
+    fleet.staff({"w": {"command": sh(f"{APART}; exit 0"), "on_success": on_success}})
     card = fleet.create()
     fleet.sweep()
-    away = int(fleet.in_scratch(card, "away").read_text())
+    away = int(fleet.line_in(card, "away"))
     until(lambda: not fleet.members(card))
     tick = fleet.sweep(most=0)
     assert len(tick.booked) == 1

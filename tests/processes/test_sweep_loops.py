@@ -10,7 +10,7 @@ import pytest
 import kanban.starting
 import kanban.sweep
 from kanban.observe import observe
-from tests.fleets import sh, until
+from tests.fleets import PATIENCE, sh, until
 
 CARDS = 200
 PLAIN = 8
@@ -74,7 +74,7 @@ def test_two_loops_do_every_card_once(fleet, nursery):
     fleet.staff({"w": {"command": python}, "plain": {"command": [sys.executable, "-c", WORK]}}, max_running=8)
     cards = [fleet.create(str(n), "plain" if n < PLAIN else "w") for n in range(CARDS)]
     loops = [fleet.outside(LOOP) for _ in range(2)]
-    told = [json.loads(loop.communicate(timeout=100)[0]) for loop in loops]
+    told = [json.loads(loop.communicate(timeout=PATIENCE)[0]) for loop in loops]
     events = list(fleet.board.events())
     for kind in ("claimed", "worker_bound", "completed"):
         assert Counter(event.task for event in events if event.kind == kind) == dict.fromkeys(cards, 1)

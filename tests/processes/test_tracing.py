@@ -21,7 +21,7 @@ from kanban import tracing
 from kanban.spans import Tracing
 from kanban.tracing import hindrance, ids_of, is_wanted, tracing_of
 from ledger.clock import SECOND
-from tests.fleets import sh, until
+from tests.fleets import PATIENCE, sh, until
 
 SCRIPT = Path(sys.executable).with_name("ledger")
 ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
@@ -63,7 +63,7 @@ def test_a_run_is_told_of_once_with_the_ids_that_its_worker_was_given(crashing):
     memory = traced(crashing.board)
     card = crashing.create()
     first = crashing.ended(card, 1)
-    given = crashing.in_scratch(card, "traceparent.1").read_text().strip()
+    given = crashing.line_in(card, "traceparent.1").strip()
     crashing.ended(card, 2)
     crashing.sweep_until(lambda: len(named(memory, "run")) == 2)
     one, two = named(memory, "run")
@@ -84,7 +84,7 @@ def test_a_run_is_told_of_by_whichever_process_counts_its_end(crashing):
     theirs, ours = traced(gone), traced(other)
     card = crashing.create()
     crashing.sweep()
-    given = crashing.in_scratch(card, "traceparent.1").read_text().strip()
+    given = crashing.line_in(card, "traceparent.1").strip()
     until(lambda: other.sweep().errors == [] and named(ours, "run"))
     (run,) = named(ours, "run")
     assert PARENT.fullmatch(given).groups() == (f"{run.context.trace_id:032x}", f"{run.context.span_id:016x}")
@@ -120,7 +120,7 @@ def test_no_worker_is_given_a_trace_where_nobody_wants_any(crashing, monkeypatch
     monkeypatch.setenv("TRACEPARENT", "00-" + "1" * 32 + "-" + "2" * 16 + "-01")
     card = crashing.create()
     crashing.sweep()
-    assert crashing.in_scratch(card, "traceparent.1").read_text() == "\n"
+    assert crashing.line_in(card, "traceparent.1") == "\n"
 
 
 def test_the_ids_of_runs_are_their_own():
@@ -242,7 +242,7 @@ def _ledger(fleet, *argv, **environ):
         cwd=fleet.home,
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
 
@@ -260,7 +260,7 @@ def test_off_it_costs_nothing(fleet):
     )
     command = [sys.executable, "-c", probe]
     ran = subprocess.run(
-        command, env=fleet.environ, cwd=fleet.home, capture_output=True, text=True, timeout=60, check=True
+        command, env=fleet.environ, cwd=fleet.home, capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     assert ran.stdout == "[]\n"
 
@@ -314,7 +314,7 @@ def test_a_real_collector_is_told(crashing, collector):
     names = [span.name for span in spans_of(sent)]
     assert {path for path, _ in sent} == {"/v1/traces"}
     assert {"tick", "tick.observe", "tick.plan", "tick.apply", "tick.start", "run"} <= set(names)
-    given = crashing.in_scratch(card, "traceparent.1").read_text().strip()
+    given = crashing.line_in(card, "traceparent.1").strip()
     traces = {span.trace_id.hex() for span in spans_of(sent) if span.name == "run"}
     assert PARENT.fullmatch(given)[1] in traces
 

@@ -13,6 +13,7 @@ from kanban import Worker
 from kanban.refusals import Forbidden, LostClaim
 from kanban.worker import Lost, Reason, carrier_of
 from ledger.errors import InvalidInput
+from tests.fleets import PATIENCE
 
 HEAVY = {"sqlalchemy", "pydantic", "typer", "click", "alembic", "psutil", "rich"}
 PROBE = """
@@ -35,7 +36,7 @@ def imported(script, environ, watched=frozenset(HEAVY)):
     """Which of *watched* a fresh process has loaded after *script*."""
     probe = PROBE.format(script=script, watched=set(watched))
     command = [sys.executable, "-c", probe]
-    ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, cwd="/", timeout=60)
+    ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=True, cwd="/", timeout=PATIENCE)
     return json.loads(ran.stdout.splitlines()[-1])
 
 

@@ -24,6 +24,7 @@ from kanban.worker.serving import serve
 from kanban.worker.submissions import Client
 from ledger.clock import system_clock
 from ledger.ids import lock_hash
+from tests.fleets import PATIENCE
 from tests.owners import CLIENT, own
 from tests.reference.workers import (
     BILLING,
@@ -78,7 +79,9 @@ def served(turns, bound, **means):
 def answer_of(command, fleet, **environ):
     """A process that ends, in the fleet's environment."""
     given = fleet.environ | environ
-    return subprocess.run(command, env=given, cwd=fleet.home, capture_output=True, text=True, timeout=60, check=False)
+    return subprocess.run(
+        command, env=given, cwd=fleet.home, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
 
 
 def ledger(*argv):
@@ -244,7 +247,7 @@ def test_an_admission_that_takes_long_keeps_nobody_in_line(taking, monkeypatch):
 
     def admit_slowly(*_):
         begun.set()
-        go.wait(10)
+        go.wait(timeout=PATIENCE)
         raise NotNow("paused")
 
     monkeypatch.setattr("kanban.worker.admitting.admit", admit_slowly)
@@ -256,7 +259,7 @@ def test_an_admission_that_takes_long_keeps_nobody_in_line(taking, monkeypatch):
 
     thread = Thread(target=submit)
     thread.start()
-    assert begun.wait(10)
+    assert begun.wait(timeout=PATIENCE)
     with pytest.raises(NotNow, match="busy"):
         owner.submit("r2", frame, Client(pid, tick))
     assert owner.submit("r3", Frame.of("what is up?", {}), Client(pid, tick)).state == "queued"

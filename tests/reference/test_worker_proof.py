@@ -22,7 +22,7 @@ from ledger.driver import sqlite_module
 from ledger.ids import lock_hash
 from projections.run import Binding
 from projections.tables import metadata
-from tests.fleets import sh, until
+from tests.fleets import PATIENCE, sh, until
 from tests.reference.workers import hold, lost
 
 
@@ -304,7 +304,7 @@ CHECK = "ledger claim --check --json >> said; echo $? >> said"
 
 def test_a_spawned_worker_and_what_it_starts_hold_the_claim(fleet):
     """The command itself, a child, and one in a session of its own; not this test, which knows the lock as well."""
-    fleet.staff({"w": {"command": sh(f"{CHECK}; setsid sh -c '{CHECK}'; touch ready; exec sleep 60")}})
+    fleet.staff({"w": {"command": sh(f"{CHECK}; setsid sh -c '{CHECK}'; touch ready; exec sleep 300")}})
     card = fleet.create()
     fleet.sweep()
     scratch = fleet.in_scratch(card, "ready").parent
@@ -319,7 +319,7 @@ def test_a_spawned_worker_and_what_it_starts_hold_the_claim(fleet):
 def test_an_orphan_of_the_group_holds_the_claim(fleet):
     """What started it has ended, but its group is the run's."""
     orphan = f"( (sleep 0.3; {CHECK}; touch over) & )"
-    fleet.staff({"w": {"command": sh(f"{orphan}; exec sleep 60")}})
+    fleet.staff({"w": {"command": sh(f"{orphan}; exec sleep 300")}})
     card = fleet.create()
     fleet.sweep()
     said = fleet.in_scratch(card, "over").parent / "said"
@@ -328,7 +328,7 @@ def test_an_orphan_of_the_group_holds_the_claim(fleet):
 
 def test_a_worker_that_outlives_its_supervisor_has_no_proof(fleet):
     """The sweep is about to end its group (RULES §6)."""
-    script = f"{CHECK}; touch ready; while [ ! -e go ]; do sleep 0.02; done; {CHECK}; touch over; exec sleep 60"
+    script = f"{CHECK}; touch ready; while [ ! -e go ]; do sleep 0.02; done; {CHECK}; touch over; exec sleep 300"
     fleet.staff({"w": {"command": sh(script)}})
     card = fleet.create()
     fleet.sweep()
@@ -347,5 +347,5 @@ def test_a_claim_by_hand_is_held_by_the_children_of_its_process(bound):
         "print(prove_here(os.environ, system_clock())[1])"
     )
     command = [sys.executable, "-c", script]
-    ran = subprocess.run(command, env=bound.environment(), capture_output=True, text=True, check=True, timeout=60)
+    ran = subprocess.run(command, env=bound.environment(), capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert ran.stdout.startswith("Live(")

@@ -13,7 +13,7 @@ from kanban.evidence import read_evidence
 from kanban.folders import LOG
 from kanban.worker.exits import trailer
 from ledger.clock import SECOND
-from tests.fleets import until
+from tests.fleets import PATIENCE, until
 from tests.reference.workers import CARRIER
 
 WHOLE = CARRIER.as_environment()
@@ -25,7 +25,7 @@ def ended(call, environ, **streams):
     command = [sys.executable, "-c", SCRIPT.format(call)]
     given = {"PATH": os.environ["PATH"], **environ}
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE} | streams
-    return subprocess.run(command, env=given, cwd="/", check=False, timeout=60, **streams)
+    return subprocess.run(command, env=given, cwd="/", check=False, timeout=PATIENCE, **streams)
 
 
 @pytest.mark.parametrize("code", ["0", "1", "75", "130"])
@@ -82,7 +82,10 @@ def test_a_stream_that_is_not_there_costs_no_code(how):
     """As under a service that has none."""
     command = [sys.executable, "-c", f"import sys; {how}; from kanban.worker import exit_turn; exit_turn(75)"]
     environ = {"PATH": os.environ["PATH"], **WHOLE}
-    assert subprocess.run(command, env=environ, cwd="/", check=False, capture_output=True, timeout=60).returncode == 75
+    assert (
+        subprocess.run(command, env=environ, cwd="/", check=False, capture_output=True, timeout=PATIENCE).returncode
+        == 75
+    )
 
 
 @pytest.mark.parametrize(
