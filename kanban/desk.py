@@ -130,7 +130,7 @@ class Desk:
         """Read all of *task* that a command may ask for, at once."""
         if task in self._tasks:
             return
-        found = card_at_once(self.rows, self.board, task)
+        found = card_at_once(self.tx, self.board, task)
         self._tasks[task], self._leased[task] = found.task, found.is_leased
         self._log.know({task: found.version})
         if found.task is not None:

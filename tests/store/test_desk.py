@@ -171,6 +171,16 @@ def test_a_title_that_is_changed_or_redacted_is_told_as_it_is(store):
     assert titles == ["one", "two", None]
 
 
+def test_a_card_that_was_appended_in_this_transaction_is_read_with_its_words(store):
+    """What waits to be written is written first."""
+    with at_desk(store.engine, "b", store.clock) as desk:
+        write(desk, given.created(), task="t_p")
+        write(desk, given.created("the child", parents=["t_p"]), task="t_c")
+        write(desk, given.completed(), task="t_p")
+        desk.know_one("t_c")
+        assert desk.shown("t_c")["title"] == "the child"
+
+
 def test_a_hold_is_told_with_its_reason(store):
     """Its words are not folded: they are read."""
     store.append(given.created())
