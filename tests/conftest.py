@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 
 import pytest
@@ -9,6 +10,7 @@ from hypothesis import settings
 
 from tests import engines
 
+gc.set_threshold(50_000, 20, 20)  # thousands of tests keep much: to walk it again and again takes a tenth of the time
 settings.register_profile("steady", deadline=None)
 settings.load_profile("steady")
 
