@@ -122,23 +122,24 @@ def _valid_as_stored(recorded: Recorded) -> bool:
 
     Facts are parsed alone as well, so that the halves of a torn object are not taken for two whole ones.
     """
-    facts, words = recorded.facts_text, recorded.words_text
-    known = recorded.schema == SCHEMAS[recorded.kind] and isinstance(recorded.facts, dict)
-    if not known or words is None or not words.startswith("{") or not words.endswith("}"):
+    kind, words = recorded.kind, recorded.words_text
+    if words is None or recorded.schema != SCHEMAS[kind] or type(recorded.facts) is not dict:
         return False
-    columns = _columns_text(recorded.kind, recorded.run, recorded.outcome)
-    fields = [text[1:-1] for text in (columns, facts.strip(), words) if text != "{}"]
+    if words[:1] != "{" or words[-1:] != "}":
+        return False
+    fields = filter(None, (_columns(kind, recorded.run, recorded.outcome), recorded.facts_text[1:-1], words[1:-1]))
     try:
-        KINDS[recorded.kind].__pydantic_validator__.validate_json(f"{{{','.join(fields)}}}", strict=True)
+        KINDS[kind].__pydantic_validator__.validate_json(f"{{{','.join(fields)}}}", strict=True)
     except ValidationError:
         return False
     return True
 
 
 @lru_cache(maxsize=4_096)
-def _columns_text(kind: str, run: int | None, outcome: str | None) -> str:
+def _columns(kind: str, run: int | None, outcome: str | None) -> str:
+    """Those columns of an event of that *kind* that are fields of it, as JSON without the braces."""
     columns = {"run": run, "outcome": outcome}
-    return canonical({name: columns[name] for name in columns_of(kind)})
+    return canonical({name: columns[name] for name in columns_of(kind)})[1:-1]
 
 
 def check_text(field: str, text: str) -> None:

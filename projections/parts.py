@@ -195,7 +195,6 @@ class _Looking:
         self.moment = _Window(self.world, tx, part)
         self.judge = Judge(self.world, self.moment)
         self.count = 0
-        self._last = 0
 
     @property
     def events(self) -> int:
@@ -209,17 +208,18 @@ class _Looking:
 
     def read(self, heard: Callable[[int], None]) -> None:
         """Take every event of the part's cards, and of the board itself."""
+        take = self._take_strictly if self.part.strict else self._take
         with closing(pages(self.tx, self._query())) as log:
             for page in log:
                 _check_types(page)
-                for row in page:
-                    self._take(event_of(row))
+                for event in map(event_of, page):
+                    take(event)
                 if self.judge.found:
                     raise Doubt(self.judge.found[0].text)
                 self.count += len(page)
                 heard(self.count)
         self.moment.end()
-        goes_on = self.part.cut and self._last == self.part.end
+        goes_on = self.part.cut and self.moment.now == self.part.end
         if self.judge.dues and not goes_on:
             raise Doubt("what had to follow an event does not")
         if self.world.settings.board_id != self.part.last.board_id:
@@ -243,19 +243,23 @@ class _Looking:
         return log.where(mine == 1).with_only_columns(*columns, words.c.words if part.strict else null())
 
     def _take(self, event: Recorded) -> None:
-        name, position, world, judge = event.task, event.position, self.world, self.judge
+        name, world, judge, moment = event.task, self.world, self.judge, self.moment
         card = world.tasks.get(name)
         version = card.version if card is not None else world.settings.version if name == "" else 0
         if event.version != version + 1:
             raise Doubt(f"version {event.version} of {name} after {version}")
-        if judge.dues and position != self._last + 1:
+        if judge.dues and event.position != moment.now + 1:
             raise Doubt("what had to follow an event does not")
-        self._last = self.moment.now = position
+        moment.now = event.position
         was = card.frozen() if card is not None and event.kind in ENDINGS else card
         judge.before(event, card)
         world.evolve_known(event, card)
         judge.after(event, was)
-        if self.part.strict and (wrong := valid(event)) is not None:
+
+    def _take_strictly(self, event: Recorded) -> None:
+        self._take(event)
+        wrong = valid(event)
+        if wrong is not None:
             raise Doubt(wrong)
 
 
@@ -293,9 +297,10 @@ class _Window(Moment):
         self._of_runs.end()
 
     def close(self) -> None:
-        """Nothing is looked up any more."""
-        self._of_cards.close()
-        self._of_runs.close()
+        """Nothing is looked up any more, and no ring keeps the whole world from going as soon as it is not needed."""
+        for others in (self._of_cards, self._of_runs):
+            others.close()
+        del self._of_cards, self._of_runs
 
     def _take_card(self, event: Recorded) -> None:
         self.world.evolve(event)

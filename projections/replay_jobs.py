@@ -38,7 +38,7 @@ _MOST: Final = 8
 """Processes, where nobody says how many: more of them wait for the first one, which puts their rows together."""
 _WORTH: Final = 60_000
 """Events from which on another process is sooner at its work than this one is done."""
-_START: Final = 80_000
+_START: Final = 35_000
 """Events that are looked at while another process starts."""
 _PATIENCE: Final = 5.0
 """Seconds that writers are kept out at most, until all processes have begun to read."""
