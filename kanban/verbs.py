@@ -209,16 +209,17 @@ class Verbs(Questions):
         return self.retried(lambda: self._beaten(card, claim))
 
     def _beaten(self, card: str, claim: c.Credential) -> Answer:
-        read_at = uptime()
+        read_at, served = uptime(), serves_hosts(self.engine)
         with at_desk(self.engine, self.name, self.clock) as desk:
-            desk.know_one(card)
+            if served:  # a file is asked at next to no price, and only for what a beat needs
+                desk.know_one(card)
             found, policy = decide_beat(desk, card, claim), desk.settings.policy
             lease = policy.lease * SECOND
             leases.renew(desk.rows, self.name, card, found.run, until=desk.now + lease, beat=desk.now)
             reach("before-verb-commit")
             answer = self._answer(desk, card, changed=True)
         reach("after-verb-commit")
-        if not serves_hosts(self.engine):
+        if not served:
             return answer
         try:
             renew_file(run_folder(self.home, self.name, card, found.run), found, self.host, read_at + lease, policy)
