@@ -17,8 +17,8 @@ from tests.fleets import sh, until
 from tests.reference.workers import CARRIER
 
 PASSING = '{"failed": true, "failure_retryable": true, "failure_reason": "timeout", "error": "504 from the model"}'
-COUNT = 'n=$(($(cat n 2>/dev/null || echo 0) + 1)); echo $n > n; printf "%s" "$1" > prompt.$n; '
-"""The number of this turn in `$n`, and what it was told in a file."""
+COUNT = 'r=$LEDGER_RUN; n=$(($(cat n.$r 2>/dev/null || echo 0) + 1)); echo $n > n.$r; printf "%s" "$1" > prompt.$r.$n; '
+"""The number of this turn of the run in `$n`, and what it was told in a file."""
 SPEAK = f"printf '%s' '{PASSING}' > \"$LEDGER_TURN_RESULT\"; "
 THE_RUNNER = resume.__file__
 BILLED = '{"failed": true, "failure_reason": "billing", "error": "'
@@ -61,8 +61,8 @@ def run_of(fleet, place, script, **keys):
 
 
 def turns(place):
-    """How many turns there were."""
-    return int((place / "n").read_text())
+    """How many turns the first run had; another one may have begun since it ended."""
+    return int((place / "n.1").read_text())
 
 
 def log(fleet, card):
@@ -80,7 +80,7 @@ def test_an_agent_that_fails_twice_and_then_completes_does_it_in_one_run(fleet, 
     assert fleet.kinds(card) == ["created", "claimed", "worker_bound", "completed"]
     assert (run["run"], run["summary"], fleet.counters(card)) == (1, "third time", (0, 0, 0, 0))
     assert re.findall(r"attempt (\d/\d)", log(fleet, card)) == ["1/3", "2/3"]
-    first, *later = [(place / f"prompt.{n}").read_text() for n in (1, 2, 3)]
+    first, *later = [(place / f"prompt.1.{n}").read_text() for n in (1, 2, 3)]
     assert first.startswith("# mend it")
     for attempt, said in enumerate(later, 1):
         assert f"attempt {attempt}/3" in said
@@ -96,7 +96,7 @@ def test_what_is_put_into_resume_is_not_looked_at_again(fleet, place):
     card = fleet.create("say {prompt}", workspace=f"dir:{place}")
     fleet.sweep()
     fleet.ended(card)
-    assert (place / "prompt.2").read_text().startswith("1|say {prompt}|[kanban] Your previous turn")
+    assert (place / "prompt.1.2").read_text().startswith("1|say {prompt}|[kanban] Your previous turn")
 
 
 @pytest.mark.parametrize("code", [0, 1, 7])
@@ -264,7 +264,7 @@ def test_odd_characters_in_an_error_keep_no_turn_from_going_on(fleet, place):
     script = '[ $n = 2 ] && exit 0; cat odd > "$LEDGER_TURN_RESULT"; exit 1'
     _, run = run_of(fleet, place, script, on_success="complete")
     assert (turns(place), run["outcome"]) == (2, "ok")
-    assert "(a\ufffdb\ufffdc)" in (place / "prompt.2").read_text()
+    assert "(a\ufffdb\ufffdc)" in (place / "prompt.1.2").read_text()
 
 
 def test_a_command_line_that_cannot_be_is_not_started(tmp_path, capsys):
