@@ -11,8 +11,8 @@ from kanban.worker import resume
 from tests import hasty
 from tests.fleets import sh, until
 
-COUNT = 'n=$(($(cat n 2>/dev/null || echo 0) + 1)); echo $n > n; printf "%s" "$1" > prompt.$n; '
-"""The number of this turn in `$n`, and what it was told in a file."""
+COUNT = 'r=$LEDGER_RUN; n=$(($(cat n.$r 2>/dev/null || echo 0) + 1)); echo $n > n.$r; printf "%s" "$1" > prompt.$r.$n; '
+"""The number of this turn of the run in `$n`, and what it was told in a file."""
 JUDGE = "m=$(($(cat m 2>/dev/null || echo 0) + 1)); echo $m > m; cat > asked.$m; "
 """The number of this verdict in `$m`, and what was asked in a file."""
 EXAMPLE = str(Path(__file__).resolve().parents[2] / "examples" / "judge.sh")
@@ -46,8 +46,8 @@ def started(fleet, place, script, judge, *, max_turns=20, **keys):
 
 
 def turns(place):
-    """How many turns there were."""
-    return int((place / "n").read_text())
+    """How many turns the first run had; another one may have begun since it ended."""
+    return int((place / "n.1").read_text())
 
 
 def asked(place, at):
@@ -87,8 +87,8 @@ def test_a_command_goes_on_until_its_judge_agrees_and_then_closes_its_card(fleet
     wanted = {"task": card, "goal": "mend it\n\nall of it", "turn": 1, "max_turns": 20}
     assert asked(place, 1) == wanted | {"reply": "reply 1\non the side"}
     assert asked(place, 2) == wanted | {"reply": "reply 2\non the side", "turn": 2}
-    assert "is not met yet: one test fails; this is turn 2/20" in (place / "prompt.2").read_text()
-    assert "is met: so it is" in (place / "prompt.3").read_text()
+    assert "is not met yet: one test fails; this is turn 2/20" in (place / "prompt.1.2").read_text()
+    assert "is met: so it is" in (place / "prompt.1.3").read_text()
     assert "rc=0 run=1" in log(fleet, card)
 
 
@@ -116,7 +116,7 @@ def test_a_goal_turn_recovers_in_place(fleet, place):
     card = started(fleet, place, script, judge, retry=["overloaded"])
     shown = fleet.finish(card, "blocked")
     assert (turns(place), "no key" in shown["hold"]["reason"]) == (3, True)
-    assert "attempt 1/3" in (place / "prompt.3").read_text()
+    assert "attempt 1/3" in (place / "prompt.1.3").read_text()
     assert asked(place, 2)["reply"] == "reply 3"
     assert asked(place, 2)["turn"] == 2
 
@@ -182,4 +182,4 @@ def test_the_example_judges_by_a_check(fleet, place):
     card = started(fleet, place, "[ $n = 2 ] && touch mended; echo reply $n", [EXAMPLE, *check], on_success="complete")
     fleet.finish(card)
     assert turns(place) == 2
-    assert "the check fails: no roof;" in (place / "prompt.2").read_text()
+    assert "the check fails: no roof;" in (place / "prompt.1.2").read_text()
