@@ -32,12 +32,13 @@ class Batches(Session):
         One that is refused leaves nothing and does not stop the others; a fault of the store leaves nothing of any.
         """
         own = [self.own_command_id() for _ in commands]
+        cards = list(dict.fromkeys(filter(None, map(_card_of, commands))))
         tries = count()
 
         def once() -> list[Done]:
             known = next(tries) > 0
-            with at_desk(self.engine, self.name, self.clock) as desk:
-                desk.know_all(task for task in map(_card_of, commands) if task)
+            with at_desk(self.engine, self.name, self.clock, tasks=cards) as desk:
+                desk.know_all(cards)
                 return [self._done(desk, each, own_id, known=known) for each, own_id in zip(commands, own, strict=True)]
 
         return self.retried(once)

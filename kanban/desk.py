@@ -25,7 +25,14 @@ from ledger.standing import Asking, Head
 from ledger.store import Log, at_position, last_of_kind
 from ledger.writes import Writes
 from projections import leases, lookups, queries, tables
-from projections.at_once import Next, card_at_once, cards_at_once, versions_at_once
+from projections.at_once import (
+    Next,
+    card_at_once,
+    cards_at_once,
+    foresee_card,
+    foresee_cards,
+    versions_at_once,
+)
 from projections.graph import Link
 from projections.read_models import Shelf, load_run, load_settings, load_task, relinks
 from projections.rows import SETTINGS_COLUMNS, settings_of
@@ -323,10 +330,17 @@ _STANDING: Final = Asking([tables.settings.c[name] for name in SETTINGS_COLUMNS]
 
 
 @contextmanager
-def at_desk(engine: Engine, board: str, clock: Clock) -> Iterator[Desk]:
-    """The board inside its lock; committed at the end, rolled back on any exception."""
+def at_desk(engine: Engine, board: str, clock: Clock, *, tasks: Collection[str] = ()) -> Iterator[Desk]:
+    """The board inside its lock; committed at the end, rolled back on any exception.
+
+    *tasks* are cards that the caller will ask for first: one with `know_one`, several with `know_all`.
+    """
     begun = time.perf_counter()
     with writing(engine) as tx:
+        if len(tasks) == 1:
+            foresee_card(tx, board, *tasks)
+        elif tasks:
+            foresee_cards(tx, board, tasks)
         desk = _desk(tx, board, clock, hold=True)
         before = desk.position
         yield desk

@@ -152,12 +152,13 @@ class Session:
     def _once(
         self, command: Any, command_id: str | None, *, first: bool, own: bool, new: bool
     ) -> tuple[Answer, Exception | None]:
-        with at_desk(self.engine, self.name, self.clock) as desk:
+        task = str(getattr(command, "task", ""))
+        with at_desk(self.engine, self.name, self.clock, tasks=[task] if task and not new else ()) as desk:
             known = None if own and first else command_id
             earlier = None if known is None else by_command(desk.tx, self.name, known)
             if earlier is not None:
                 return self._answer(desk, earlier.task, changed=own, replayed=not own), None
-            if task := str(getattr(command, "task", "")):
+            if task:
                 (desk.know_new if new else desk.know_one)(task)
             decision = self._decided(desk, command)
             recorded = desk.write(decision, command_id=command_id)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from sqlalchemy import Column, Connection, Table, and_, bindparam, exists, func, select, text, tuple_
+from sqlalchemy import Column, Connection, Table, and_, bindparam, func, select, text, tuple_
 
 from kanban.commands import Ahead, View, known, unmet
 from kanban.plan import Lease
@@ -205,7 +205,11 @@ _NEXT = Prepared(
         select(func.max(events.c.version))
         .where(events.c.board == TASKS.c.board, events.c.task == TASKS.c.task)
         .scalar_subquery(),
-        exists().where(LEASES.c.board == TASKS.c.board, LEASES.c.task == TASKS.c.task),
+        select(LEASES.c.run)  # not `exists`, which a server that saw few leases answers by reading all there are now
+        .where(LEASES.c.board == TASKS.c.board, LEASES.c.task == TASKS.c.task)
+        .limit(1)
+        .scalar_subquery()
+        .is_not(None),
     )
 )
 _SAME = Prepared(_candidates.where(TASKS.c.priority == bindparam("priority"), _younger))

@@ -210,7 +210,7 @@ class Verbs(Questions):
 
     def _beaten(self, card: str, claim: c.Credential) -> Answer:
         read_at, served = uptime(), serves_hosts(self.engine)
-        with at_desk(self.engine, self.name, self.clock) as desk:
+        with at_desk(self.engine, self.name, self.clock, tasks=[card]) as desk:
             if served:  # a file is asked at next to no price, and only for what a beat needs
                 desk.know_one(card)
             found, policy = decide_beat(desk, card, claim), desk.settings.policy
@@ -269,7 +269,8 @@ class Verbs(Questions):
         """The claims; *known*: it was tried before, so they may have been granted. Raises `Unseen`."""
         from kanban.claims import claim_all, granted_before
 
-        with at_desk(self.engine, self.name, self.clock) as desk:
+        task = asks[0].task
+        with at_desk(self.engine, self.name, self.clock, tasks=() if task is None else [task]) as desk:
             earlier = granted_before(desk, asks) if known else []
             granted = earlier or claim_all(desk, asks, self.actor, self.host, gone)
             reach("before-verb-commit")

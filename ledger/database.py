@@ -93,10 +93,12 @@ def savepoint(tx: Connection) -> Iterator[None]:
     """A part of a transaction that can fail alone. A fault of the store itself is raised as such, and ends it all."""
     say = tx.connection.cursor().execute  # Core's own savepoints cost ten times as much
     say("SAVEPOINT part")
+    speaking = _speaking(tx.dialect.name != "sqlite")
     try:
         yield
+        speaking.settle(tx)
     except BaseException as fault:
-        whole = _speaking(tx.dialect.name != "sqlite").of_store(fault)
+        whole = speaking.of_store(fault)
         if whole is not None:
             raise whole from fault
         say("ROLLBACK TO part")

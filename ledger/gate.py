@@ -20,8 +20,8 @@ from ledger.errors import StoreBusy, StoreFull
 
 _LOOKING: Final = 0.025
 """Seconds that a writer looks for the gate to be open before it queues."""
-_FIRST_NAP: Final = 0.001
-_LONGEST_NAP: Final = 0.004
+_FIRST_NAP: Final = 0.002
+_LONGEST_NAP: Final = 0.005
 
 
 @contextmanager

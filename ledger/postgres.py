@@ -33,7 +33,7 @@ from ledger.errors import (
 from ledger.idle import Idle, drop, idle_of, keep_idle
 from ledger.libpq import is_torn, of_connection, torn
 from ledger.masked import masked
-from ledger.prepared import CURSOR
+from ledger.prepared import LINE
 from ledger.schema import SEALED
 from ledger.sqlite import BUSY_TIMEOUT
 
@@ -41,6 +41,7 @@ try:
     import psycopg
     from psycopg import errors as pg
 
+    from ledger.line import Line
     from ledger.whole import answered
 except ImportError:
     raise StoreUnsupported(
@@ -53,14 +54,16 @@ CONNECT_TIMEOUT: Final = 10
 """Seconds for a new connection, unless the address or `PGCONNECT_TIMEOUT` says otherwise."""
 IDLE_TIMEOUT: Final = 60
 """Seconds after which the server ends a transaction whose client has stopped in the middle, and frees its boards."""
-_READING: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ"
-_BEGIN: Final = {True: "BEGIN", False: f"{_READING} READ ONLY"}
-_RAW: Final = "raw cursor"
-_PLANNED_ONCE: Final = "BEGIN; SET LOCAL plan_cache_mode = force_generic_plan"
-"""Begins a writer's transaction: all that it says looks up keys, which no value could make a better plan for."""
+_READING: Final = ("BEGIN ISOLATION LEVEL REPEATABLE READ",)
+_BEGIN: Final = {True: ("BEGIN",), False: (f"{_READING[0]} READ ONLY",)}
+_BY_KEYS: Final = (
+    "SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true)"
+)
+"""A writer's plans: all that it says looks up keys, which no value could make a better plan for, and which are no worse
+while a table is small; it may be large before the server looks at it again."""
 _PREPARE: Final = f"""
 SELECT current_setting('server_encoding'),
-  current_setting('plan_cache_mode', true),
+  current_setting('plan_cache_mode', true) = 'auto' AND current_setting('enable_seqscan', true) = 'on',
   CASE current_setting('lock_timeout') WHEN '0'
     THEN set_config('lock_timeout', '{BUSY_TIMEOUT}s', false) END,
   CASE current_setting('idle_in_transaction_session_timeout') WHEN '0'
@@ -97,8 +100,9 @@ def _engine(address: URL) -> Engine:
         pool_timeout=BUSY_TIMEOUT,
         pool_reset_on_return=None,
     )
+    event.listen(engine, "do_connect", _line)
     event.listen(engine, "connect", _prepare)
-    event.listen(engine, "begin", _say_begin)
+    event.listen(engine, "begin", _begins)
     keep_idle(engine, sound=_sound)
     return engine
 
@@ -263,26 +267,37 @@ def _make_in(maintenance: Engine, address: URL, name: str) -> None:
         maintenance.dispose()
 
 
+def _line(_dialect: Any, _record: Any, given: Any, named: Any) -> Line:
+    return Line.connect(*given, **named)
+
+
 def _prepare(dbapi: Any, record: Any) -> None:
     dbapi.autocommit = True  # we say BEGIN ourselves
-    record.info[CURSOR], record.info[_RAW] = dbapi.cursor(), psycopg.RawCursor(dbapi)
-    encoding, planning, *_ = dbapi.execute(_PREPARE).fetchone()
-    if planning == "auto":  # not where somebody chose another, nor where the server knows of none
-        record.info["begin"] = _PLANNED_ONCE
+    record.info[LINE] = dbapi
+    encoding, is_usual, *_ = dbapi.execute(_PREPARE).fetchone()
+    if is_usual:  # not where somebody chose otherwise, nor where the server knows of neither
+        record.info["begin"] = (*_BEGIN[True], _BY_KEYS)
     if encoding != "UTF8":
         raise StoreUnsupported(f"the database is encoded in {encoding}", remedy="create it with ENCODING 'UTF8'")
 
 
-def _say_begin(tx: Connection) -> None:
-    driver: Any = tx.connection.dbapi_connection
+def _begins(tx: Connection) -> None:
+    line: Any = tx.connection.dbapi_connection
     options = tx.get_execution_options()
     writes = options.get("writes", False)
-    driver.execute(options.get("begin") or (writes and tx.info.get("begin")) or _BEGIN[writes])
+    line.begin(options.get("begin") or (writes and tx.info.get("begin")) or _BEGIN[writes])
 
 
-def say_raw(tx: Connection, statement: str, values: Sequence[Any]) -> None:
-    """Run a *statement* whose places are called `$1`, `$2` …: so the driver need not read it, however long it is."""
-    tx.info[_RAW].execute(statement, values)
+def say_later(tx: Connection, statement: str, values: Sequence[Any]) -> None:
+    """Run a *statement* with what is asked next, or with the commit: see `ledger.line`."""
+    line: Any = tx.connection.dbapi_connection
+    line.later(statement, values)
+
+
+def settle(tx: Connection) -> None:
+    """Run what was said to be run later. Raises what the server has against it."""
+    line: Any = tx.connection.dbapi_connection
+    line.settle()
 
 
 def _sound(tx: Connection) -> bool:

@@ -14,8 +14,8 @@ from typing import Any, Final, NamedTuple
 from sqlalchemy import Connection
 from sqlalchemy.sql import ClauseElement
 
-CURSOR: Final = "cursor"
-"""Where a connection keeps a cursor for what is fetched at once, if to make one is a good part of a statement."""
+LINE: Final = "line"
+"""Where a connection keeps its own way to ask for what is fetched at once, if it has one: `ledger.line.Line`."""
 
 
 class Prepared:
@@ -29,7 +29,7 @@ class Prepared:
 
     def all(self, tx: Connection, **values: Any) -> list[Any]:
         """Every row, as tuples."""
-        return self._run(tx, values, tx.info.get(CURSOR)).fetchall()  # type: ignore[no-any-return]
+        return self._run(tx, values, tx.info.get(LINE)).fetchall()  # type: ignore[no-any-return]
 
     def rows(self, tx: Connection, **values: Any) -> Iterable[Any]:
         """The same one by one, for whoever makes something else of each: then many are never there twice."""
@@ -37,25 +37,30 @@ class Prepared:
 
     def one(self, tx: Connection, **values: Any) -> Any:
         """The first row as a tuple, or none."""
-        return self._run(tx, values, tx.info.get(CURSOR)).fetchone()
+        return self._run(tx, values, tx.info.get(LINE)).fetchone()
+
+    def foresee(self, tx: Connection, **values: Any) -> None:
+        """Say that this will be asked right after the next question, so that a server answers both in one go."""
+        line = tx.info.get(LINE)
+        if line is not None:
+            line.foresee(*self.spoken(tx, values))
 
     def run(self, tx: Connection, **values: Any) -> int:
         """How many rows it touched."""
-        return self._run(tx, values, tx.info.get(CURSOR)).rowcount  # type: ignore[no-any-return]
+        return self._run(tx, values, tx.info.get(LINE)).rowcount  # type: ignore[no-any-return]
 
     def each_in_order(self, tx: Connection, rows: Sequence[Sequence[Any]]) -> None:
         """Run it once for each of *rows*, whose values stand in the order of its placeholders."""
         text = self._in(tx).text
         if len(rows) == 1:  # at half the price
-            driver: Any = tx.connection.dbapi_connection
-            driver.execute(text, rows[0])
+            self._say(tx, text, rows[0], tx.info.get(LINE))
         else:
             tx.connection.cursor().executemany(text, rows)
 
     def each(self, tx: Connection, many: Sequence[Mapping[str, Any]]) -> None:
         """Run it once for each of *many*, values by name."""
         if len(many) == 1:
-            self._run(tx, many[0])
+            self._run(tx, many[0], tx.info.get(LINE))
             return
         spoken = self._in(tx)
         self.each_in_order(tx, [spoken.in_order({**spoken.fixed, **values}) for values in many])
@@ -69,12 +74,18 @@ class Prepared:
         spoken = self._in(tx)
         return spoken.text, spoken.in_order({**spoken.fixed, **values})
 
-    def _run(self, tx: Connection, values: Mapping[str, Any], cursor: Any = None) -> Any:
+    def _run(self, tx: Connection, values: Mapping[str, Any], line: Any = None) -> Any:
         spoken = self._in(tx)
         if spoken.fixed:
             values = {**spoken.fixed, **values}
+        return self._say(tx, spoken.text, spoken.in_order(values), line)
+
+    @staticmethod
+    def _say(tx: Connection, text: str, values: Sequence[Any], line: Any) -> Any:
+        if line is not None:
+            return line.ask(text, values)
         driver: Any = tx.connection.dbapi_connection
-        return (cursor or driver).execute(spoken.text, spoken.in_order(values))
+        return driver.execute(text, values)
 
     def _in(self, tx: Connection) -> _Spoken:
         return self._spoken.get(tx.dialect.name) or self._compiled(tx)

@@ -7,10 +7,9 @@ Parts of one statement see none of each other's rows, so no row may stand in two
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
-from itertools import chain, count
+from itertools import chain
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import Connection, Table, bindparam, delete, insert, update
@@ -58,9 +57,9 @@ class Writes:
                 part.send(tx)
         elif parts:
             texts, values = zip(*(part.spoken(tx, self._board) for part in parts), strict=True)
-            from ledger.postgres import say_raw
+            from ledger.postgres import say_later
 
-            say_raw(tx, _joined(texts), list(chain.from_iterable(values)))
+            say_later(tx, _joined(texts), list(chain.from_iterable(values)))
 
     def _add(self, saying: _Saying, rows: Iterable[Row]) -> None:
         whole = [{"board": self._board, **row} for row in rows]
@@ -113,16 +112,12 @@ class _Part(NamedTuple):
         return self.saying.many, (json.dumps(rows, default=_hex), board)
 
 
-_PLACE: Final = re.compile("%s")
-
-
 @lru_cache(maxsize=512)
 def _joined(texts: tuple[str, ...]) -> str:
-    """Statements that write, as one whose places are numbered."""
+    """Statements that write, as one."""
     *before, last = texts
     named = ", ".join(f"part_{place} AS ({text})" for place, text in enumerate(before))
-    places = count(1)
-    return _PLACE.sub(lambda _: f"${next(places)}", f"WITH {named} {last}" if before else last)
+    return f"WITH {named} {last}" if before else last
 
 
 def _hex(data: bytes) -> str:

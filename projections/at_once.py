@@ -53,6 +53,11 @@ class Cards(NamedTuple):
     links: list[Link]
 
 
+def foresee_card(tx: Connection, board: str, task: str) -> None:
+    """Say that `card_at_once` comes right after the next question."""
+    _KNOWN.foresee(tx, board=board, task=task)
+
+
 def card_at_once(tx: Connection, board: str, task: str) -> Known:
     """One card, with its open run, what is told of it, and whether other rows speak of it."""
     row = _KNOWN.one(tx, board=board, task=task)
@@ -72,6 +77,12 @@ def _readable(run: tuple[Any, ...]) -> Run | None:
         return run_of(run)
     except (ValueError, TypeError, KeyError):
         return None
+
+
+def foresee_cards(tx: Connection, board: str, tasks: Collection[str]) -> None:
+    """Say that `cards_at_once` and `versions_at_once` come right after the next question."""
+    for statement in (_TASKS, _RUNS, _LINKS, _VERSIONS):
+        statement.foresee(tx, board=board, tasks=json.dumps(list(tasks)))
 
 
 def cards_at_once(tx: Connection, board: str, tasks: Collection[str]) -> Cards:

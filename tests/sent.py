@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
@@ -12,6 +11,7 @@ import psycopg
 from sqlalchemy import Engine
 
 from ledger.database import reading, serves_hosts
+from ledger.line import Line
 
 PROGRAM: Final = "kanban-ledger"
 """The name by which PostgreSQL knows the connections of the program's engines."""
@@ -33,12 +33,29 @@ def heard(listener: Listener) -> Iterator[None]:
     One that is sent with many rows is told with each of them.
     """
     with (
+        mock.patch.object(Line, "begin", _telling_begin(Line.begin, listener)),
+        mock.patch.object(Line, "ask", _telling_line(Line.ask, listener)),
+        mock.patch.object(Line, "later", _telling_line(Line.later, listener)),
         mock.patch.object(psycopg.Cursor, "execute", _telling(psycopg.Cursor.execute, listener)),
         mock.patch.object(psycopg.Cursor, "executemany", _telling_each(psycopg.Cursor.executemany, listener)),
         mock.patch.object(psycopg.Cursor, "copy", _telling_rows(psycopg.Cursor.copy, listener)),
         mock.patch.object(psycopg.ServerCursor, "execute", _telling(psycopg.ServerCursor.execute, listener)),
     ):
         yield
+
+
+@contextmanager
+def trips() -> Iterator[list[None]]:
+    """One for each time that this process waits for an answer of PostgreSQL meanwhile."""
+    found: list[None] = []
+    real = psycopg.Connection.wait
+
+    def wait(connection: psycopg.Connection[Any], *given: Any, **named: Any) -> Any:
+        found.append(None)
+        return real(connection, *given, **named)
+
+    with mock.patch.object(psycopg.Connection, "wait", wait):
+        yield found
 
 
 @contextmanager
@@ -58,10 +75,26 @@ def sent(engine: Engine) -> Iterator[list[Sent]]:
         driver.set_trace_callback(None)
 
 
+def _telling_begin(real: Any, listener: Listener) -> Any:
+    def begin(line: Line, statements: Sequence[str]) -> None:
+        for text in statements:
+            _tell(listener, line, text, [()])
+        real(line, statements)
+
+    return begin
+
+
+def _telling_line(real: Any, listener: Listener) -> Any:
+    def say(line: Line, text: str, values: Sequence[Any]) -> Any:
+        _tell(listener, line, text, [values])
+        return real(line, text, values)
+
+    return say
+
+
 def _telling(real: Any, listener: Listener) -> Any:
     def execute(cursor: Any, query: Any, params: Any = None, **how: Any) -> Any:
-        raw = isinstance(cursor, psycopg.RawCursor)  # its places are numbered, one after the other
-        _tell(listener, cursor, re.sub(r"\$\d+", "%s", query) if raw else query, [params])
+        _tell(listener, cursor.connection, query, [params])
         return real(cursor, query, params, **how)
 
     return execute
@@ -70,7 +103,7 @@ def _telling(real: Any, listener: Listener) -> Any:
 def _telling_each(real: Any, listener: Listener) -> Any:
     def executemany(cursor: Any, query: Any, params_seq: Iterable[Any], **how: Any) -> Any:
         rows = list(params_seq)
-        _tell(listener, cursor, query, rows)
+        _tell(listener, cursor.connection, query, rows)
         return real(cursor, query, rows, **how)
 
     return executemany
@@ -83,7 +116,7 @@ def _telling_rows(real: Any, listener: Listener) -> Any:
             write_row = copying.write_row
 
             def told(row: Sequence[Any]) -> None:
-                _tell(listener, cursor, statement, [row])
+                _tell(listener, cursor.connection, statement, [row])
                 write_row(row)
 
             copying.write_row = told
@@ -92,7 +125,7 @@ def _telling_rows(real: Any, listener: Listener) -> Any:
     return copy
 
 
-def _tell(listener: Listener, cursor: Any, query: Any, rows: Sequence[Any]) -> None:
-    if cursor.connection.info.parameter_status("application_name") == PROGRAM:
+def _tell(listener: Listener, connection: psycopg.Connection[Any], query: Any, rows: Sequence[Any]) -> None:
+    if connection.info.parameter_status("application_name") == PROGRAM:
         for values in rows:
-            listener(cursor.connection, query if isinstance(query, str) else query.decode(), tuple(values or ()))
+            listener(connection, query if isinstance(query, str) else query.decode(), tuple(values or ()))

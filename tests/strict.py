@@ -14,7 +14,6 @@ from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary
 
 import psycopg
-from psycopg.pq import TransactionStatus
 
 from projections.tables import metadata
 from tests.sent import heard
@@ -68,7 +67,7 @@ class Watch:
             raise
 
     def _judge(self, connection: psycopg.Connection, places: Sequence[Place], said: str, values: Sequence[Any]) -> None:
-        if connection.info.transaction_status == TransactionStatus.IDLE:
+        if said.startswith("BEGIN"):
             self._boards.pop(connection, None)
         boards = self._boards.setdefault(connection, set())
         boards.update(place.board(values) for place in places)

@@ -567,8 +567,8 @@ def slowly(monkeypatch, module):
     begin = module.at_desk
 
     @contextmanager
-    def at_desk(*where):
-        with begin(*where) as desk:
+    def at_desk(*where, **what):
+        with begin(*where, **what) as desk:
             time.sleep(0.3)
             yield desk
 

@@ -12,7 +12,7 @@ from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
 
-from kanban import Board
+from kanban import Board, commands
 from kanban import desk as desks
 from kanban.commands import Decision
 from kanban.desk import Desk, at_desk
@@ -23,7 +23,7 @@ from ledger.events import Event
 from projections import leases, queries
 from tests import given
 from tests.engines import on
-from tests.sent import sent
+from tests.sent import sent, trips
 from tests.store.test_projections import APPENDS, CARDS
 from tests.store.test_shelf import drafts_of
 
@@ -234,8 +234,8 @@ def waits_for_a_lock(store):
 
 
 @on("postgresql")
-def test_a_command_is_three_statements_between_its_begin_and_its_commit(store, tmp_path):
-    """The board's lock, what is decided on (nothing, of a new card), and what comes of it."""
+def test_a_command_is_two_trips_to_the_server(store, tmp_path):
+    """The board's lock with what is decided on, and what comes of it; the next card is asked for once time is told."""
     with opened(store, tmp_path) as board:
         card = board.create("a job").task["id"]
         own = board.claim(card)
@@ -252,10 +252,28 @@ def test_a_command_is_three_statements_between_its_begin_and_its_commit(store, t
         ]
         counted = []
         for verb in verbs:
-            with sent(board.engine) as said:
+            with trips() as made:
                 verb()
-            counted.append(len(said))
-        assert counted == [3, 4, 4, 4, 4, 4, 3, 4]
+            counted.append(len(made))
+        assert counted == [2, 3, 3, 2, 2, 2, 2, 3]
+
+
+@on("postgresql")
+def test_a_batch_of_commands_is_two_trips_to_the_server(store, tmp_path):
+    """However many they are: ten jobs that end cost what one costs."""
+    with opened(store, tmp_path) as board:
+        board.do_many([commands.Create(f"t_{number}", "a job") for number in range(20)])
+        for most in (3, 10):
+            claims = board.claim_many(most)
+            with trips() as made:
+                done = board.do_many([completing(each) for each in claims])
+            assert [each.changed for each in done] == [True] * most
+            assert len(made) == 2
+
+
+def completing(claim):
+    """The command with which its worker ends a claim."""
+    return commands.Complete(claim.task, "ok", claim=commands.Credential(claim.lock, claim.run))
 
 
 def test_an_id_that_was_drawn_twice_is_refused_by_the_keys(store, tmp_path, monkeypatch):

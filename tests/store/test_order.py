@@ -33,7 +33,9 @@ WRITERS, APPENDS = 8, 15
 def put(tx, store, task, *, expected=0, board="b", body="x"):
     """Append a comment in the transaction *tx*."""
     drafts = [given.draft(given.commented(body), task=task)]
-    return log.append(tx, board, drafts, expected=expected, at=store.clock())
+    appended = log.append(tx, board, drafts, expected=expected, at=store.clock())
+    tx.exec_driver_sql("SELECT 1")  # with which a server is told of it now, not with the commit
+    return appended
 
 
 def write(store, number, linger):

@@ -263,6 +263,19 @@ def test_a_claim_of_the_next_card_reads_no_table_whole(engine_name, generic):
     assert [plan for plan in found if plan.whole & MANY] == []
 
 
+def test_a_claim_of_the_next_card_goes_by_keys_though_the_server_last_saw_an_empty_board(store):
+    """What a server knows of its tables may be a minute old, and a fleet has many leases by then."""
+    store.append(given.created(), task="t_1")
+    store.sql("ANALYZE")
+    wanted = HandClaim(None, None, None, {}, lock="l")
+    with at_desk(store.engine, "b", store.clock) as desk:
+        found = plans(desk.tx, lambda _: claim_all(desk, [wanted], given.OPERATOR, HOST, frozenset()), generic=True)
+        (next_card,) = ordered(found)
+    assert next_card.index("tasks_claimable")
+    read = [node for plan in found for node in plan.all if "Relation Name" in node and "Scan" in node["Node Type"]]
+    assert [node["Node Type"] for node in read if "Index Cond" not in node] == []
+
+
 LOG = {
     "head": (lambda tx: standings.head(tx, "b"), "boards_pkey"),
     "version": (lambda tx: log.version(tx, "b", "t_007"), "events_stream"),
