@@ -56,14 +56,18 @@ IDLE_TIMEOUT: Final = 60
 """Seconds after which the server ends a transaction whose client has stopped in the middle, and frees its boards."""
 _READING: Final = ("BEGIN ISOLATION LEVEL REPEATABLE READ",)
 _BEGIN: Final = {True: ("BEGIN",), False: (f"{_READING[0]} READ ONLY",)}
-_BY_KEYS: Final = (
-    "SELECT set_config('plan_cache_mode', 'force_generic_plan', true), set_config('enable_seqscan', 'off', true)"
-)
-"""A writer's plans: all that it says looks up keys, which no value could make a better plan for, and which are no worse
-while a table is small; it may be large before the server looks at it again."""
+_CHOSEN: Final = {
+    "plan_cache_mode": ("auto", "force_generic_plan"),
+    "enable_seqscan": ("on", "off"),
+    "enable_sort": ("on", "off"),
+}
+"""A writer's plans, and what is usual: all that it says looks up keys, which no value could make a better plan for, and
+which are no worse while a table is small; it may be large before the server looks at it again."""
+_BY_KEYS: Final = "SELECT " + ", ".join(f"set_config('{name}', '{ours}', true)" for name, (_, ours) in _CHOSEN.items())
+_IS_USUAL: Final = " AND ".join(f"current_setting('{name}', true) = '{usual}'" for name, (usual, _) in _CHOSEN.items())
 _PREPARE: Final = f"""
 SELECT current_setting('server_encoding'),
-  current_setting('plan_cache_mode', true) = 'auto' AND current_setting('enable_seqscan', true) = 'on',
+  {_IS_USUAL},
   CASE current_setting('lock_timeout') WHEN '0'
     THEN set_config('lock_timeout', '{BUSY_TIMEOUT}s', false) END,
   CASE current_setting('idle_in_transaction_session_timeout') WHEN '0'

@@ -16,7 +16,7 @@ from kanban.desk import at_desk
 from kanban.hosts import Host
 from ledger import standing as standings
 from ledger import store as log
-from ledger.database import reading, writing
+from ledger.database import connected, reading, writing
 from ledger.schema import events, words
 from projections import leases, queries, tables
 from projections.read_models import apply
@@ -272,8 +272,32 @@ def test_a_claim_of_the_next_card_goes_by_keys_though_the_server_last_saw_an_emp
         found = plans(desk.tx, lambda _: claim_all(desk, [wanted], given.OPERATOR, HOST, frozenset()), generic=True)
         (next_card,) = ordered(found)
     assert next_card.index("tasks_claimable")
+    assert not next_card.sorts
     read = [node for plan in found for node in plan.all if "Relation Name" in node and "Scan" in node["Node Type"]]
     assert [node["Node Type"] for node in read if "Index Cond" not in node] == []
+
+
+PLANNING = ("plan_cache_mode", "enable_seqscan", "enable_sort")
+
+
+def planning(transaction):
+    with transaction as tx:
+        return [tx.exec_driver_sql(f"SHOW {name}").scalar() for name in PLANNING]
+
+
+def test_a_writers_statements_are_planned_by_keys_and_a_readers_as_usual(store):
+    """A reader may want many rows of a table."""
+    assert planning(writing(store.engine)) == ["force_generic_plan", "off", "off"]
+    assert planning(reading(store.engine)) == ["auto", "on", "on"]
+
+
+@pytest.mark.parametrize("name", PLANNING)
+def test_what_somebody_chose_otherwise_stays_as_it_is(store, name):
+    """By the address, for a role or for the database: then none of them is touched."""
+    other = "force_custom_plan" if name == "plan_cache_mode" else "off"
+    with connected(f"{store.url}&options=-c{name}%3D{other}") as engine:
+        chosen = dict(zip(PLANNING, planning(writing(engine)), strict=True))
+    assert chosen == {"plan_cache_mode": "auto", "enable_seqscan": "on", "enable_sort": "on"} | {name: other}
 
 
 LOG = {
