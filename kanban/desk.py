@@ -70,6 +70,7 @@ class Desk:
         self._children: dict[str, tuple[Link, ...]] = {}
         self._said: dict[str, tuple[str | None, str]] = {}
         self._leased: dict[str, bool] = {}
+        self._unheld: set[str] = set()
 
     @property
     def tx(self) -> Connection:
@@ -128,6 +129,7 @@ class Desk:
         self._forget_links()
         self._said.clear()
         self._leased.clear()
+        self._unheld.clear()
 
     def _forget_links(self) -> None:
         self._parents.clear()
@@ -140,6 +142,8 @@ class Desk:
         found = card_at_once(self.tx, self.board, task)
         self._tasks[task], self._leased[task] = found.task, found.is_leased
         self._log.know({task: found.version})
+        if not found.is_held:
+            self._unheld.add(task)
         if found.task is not None:
             self._said[task] = found.title, found.parents
         if found.run is not None:
@@ -302,7 +306,8 @@ class Desk:
         if event.run is None:
             return
         if event.kind == "claimed":
-            self._shelf.grant(event.task, event.run, until=event.facts["lease_until"])
+            held = event.task not in self._unheld
+            self._shelf.grant(event.task, event.run, until=event.facts["lease_until"], held=held)
             self._leased[event.task] = True
         elif event.kind in ENDINGS and not self._keeps_processes(event):
             self.release(event.task, event.run)

@@ -7,7 +7,7 @@ and nowhere else.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import ModuleType, TracebackType
 from typing import Any, Final
 
@@ -61,31 +61,25 @@ def serves_hosts(engine: Engine) -> bool:
     return engine.dialect.name != "sqlite"
 
 
-@contextmanager
-def reading(engine: Engine) -> Iterator[Connection]:
+def reading(engine: Engine) -> AbstractContextManager[Connection]:
     """One snapshot of the store, for reading only."""
     speaking = _speaking(serves_hosts(engine))
-    with _Translated(speaking), speaking.transaction(engine, to_write=False) as tx:
-        yield tx
+    return _Translated(speaking, speaking.transaction(engine, to_write=False))
 
 
-@contextmanager
-def writing(engine: Engine) -> Iterator[Connection]:
+def writing(engine: Engine) -> AbstractContextManager[Connection]:
     """The right to write, committed at the end, rolled back on any exception.
 
     On SQLite one writer at a time has it, on PostgreSQL any number: there `ledger.standing` locks a board.
     """
     speaking = _speaking(serves_hosts(engine))
-    with _Translated(speaking), speaking.transaction(engine, to_write=True) as tx:
-        yield tx
+    return _Translated(speaking, speaking.transaction(engine, to_write=True))
 
 
-@contextmanager
-def apart(engine: Engine) -> Iterator[Connection]:
+def apart(engine: Engine) -> AbstractContextManager[Connection]:
     """One snapshot of the store, in which tables and views can be made that nobody else sees, and that do not stay."""
     speaking = _speaking(serves_hosts(engine))
-    with _Translated(speaking), speaking.apart(engine) as tx:
-        yield tx
+    return _Translated(speaking, speaking.apart(engine))
 
 
 @contextmanager
@@ -116,19 +110,32 @@ def store_instant(told: int | None, clock: Clock) -> int:
 
 
 class _Translated:
-    """The border at which a driver's errors become ours."""
+    """A transaction, and the border at which a driver's errors become ours. A class: a generator costs more."""
 
-    __slots__ = ("_speaking",)
+    __slots__ = ("_speaking", "_within")
 
-    def __init__(self, speaking: Any) -> None:
-        self._speaking = speaking
+    def __init__(self, speaking: Any, within: AbstractContextManager[Connection]) -> None:
+        self._speaking, self._within = speaking, within
 
-    def __enter__(self) -> None:
-        pass
+    def __enter__(self) -> Connection:
+        try:
+            return self._within.__enter__()
+        except BaseException as fault:
+            self._translate(fault)
+            raise
 
-    def __exit__(self, _kind: object, fault: BaseException | None, _trace: TracebackType | None) -> None:
-        if fault is None:
-            return
+    def __exit__(
+        self, kind: type[BaseException] | None, fault: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            self._within.__exit__(kind, fault, trace)
+        except BaseException as raised:
+            self._translate(raised)
+            raise
+        if fault is not None:
+            self._translate(fault)
+
+    def _translate(self, fault: BaseException) -> None:
         said = self._speaking.translated(fault)
         if said is not None:
             raise said from fault

@@ -15,7 +15,7 @@ from sqlalchemy import Connection
 from sqlalchemy.sql import ClauseElement
 
 LINE: Final = "line"
-"""Where a connection keeps its own way to ask for what is fetched at once, if it has one: `ledger.line.Line`."""
+"""Where a connection to a server keeps its own way to ask for what is fetched at once: `ledger.line.Line`."""
 
 
 class Prepared:
@@ -29,38 +29,39 @@ class Prepared:
 
     def all(self, tx: Connection, **values: Any) -> list[Any]:
         """Every row, as tuples."""
-        return self._run(tx, values, tx.info.get(LINE)).fetchall()  # type: ignore[no-any-return]
+        return self._run(tx, values).fetchall()  # type: ignore[no-any-return]
 
     def rows(self, tx: Connection, **values: Any) -> Iterable[Any]:
         """The same one by one, for whoever makes something else of each: then many are never there twice."""
-        return self._run(tx, values)  # type: ignore[no-any-return]
+        spoken = self._in(tx)
+        driver: Any = tx.connection.dbapi_connection
+        return driver.execute(spoken.text, spoken.in_order({**spoken.fixed, **values}))  # type: ignore[no-any-return]
 
     def one(self, tx: Connection, **values: Any) -> Any:
         """The first row as a tuple, or none."""
-        return self._run(tx, values, tx.info.get(LINE)).fetchone()
+        return self._run(tx, values).fetchone()
 
     def foresee(self, tx: Connection, **values: Any) -> None:
         """Say that this will be asked right after the next question, so that a server answers both in one go."""
-        line = tx.info.get(LINE)
-        if line is not None:
-            line.foresee(*self.spoken(tx, values))
+        if tx.dialect.name != "sqlite":
+            tx.info[LINE].foresee(*self.spoken(tx, values))
 
     def run(self, tx: Connection, **values: Any) -> int:
         """How many rows it touched."""
-        return self._run(tx, values, tx.info.get(LINE)).rowcount  # type: ignore[no-any-return]
+        return self._run(tx, values).rowcount  # type: ignore[no-any-return]
 
     def each_in_order(self, tx: Connection, rows: Sequence[Sequence[Any]]) -> None:
         """Run it once for each of *rows*, whose values stand in the order of its placeholders."""
         text = self._in(tx).text
         if len(rows) == 1:  # at half the price
-            self._say(tx, text, rows[0], tx.info.get(LINE))
+            _say(tx, text, rows[0])
         else:
             tx.connection.cursor().executemany(text, rows)
 
     def each(self, tx: Connection, many: Sequence[Mapping[str, Any]]) -> None:
         """Run it once for each of *many*, values by name."""
         if len(many) == 1:
-            self._run(tx, many[0], tx.info.get(LINE))
+            self._run(tx, many[0])
             return
         spoken = self._in(tx)
         self.each_in_order(tx, [spoken.in_order({**spoken.fixed, **values}) for values in many])
@@ -74,18 +75,11 @@ class Prepared:
         spoken = self._in(tx)
         return spoken.text, spoken.in_order({**spoken.fixed, **values})
 
-    def _run(self, tx: Connection, values: Mapping[str, Any], line: Any = None) -> Any:
+    def _run(self, tx: Connection, values: Mapping[str, Any]) -> Any:
         spoken = self._in(tx)
         if spoken.fixed:
             values = {**spoken.fixed, **values}
-        return self._say(tx, spoken.text, spoken.in_order(values), line)
-
-    @staticmethod
-    def _say(tx: Connection, text: str, values: Sequence[Any], line: Any) -> Any:
-        if line is not None:
-            return line.ask(text, values)
-        driver: Any = tx.connection.dbapi_connection
-        return driver.execute(text, values)
+        return _say(tx, spoken.text, spoken.in_order(values))
 
     def _in(self, tx: Connection) -> _Spoken:
         return self._spoken.get(tx.dialect.name) or self._compiled(tx)
@@ -96,6 +90,13 @@ class Prepared:
         spoken = _Spoken(str(compiled.string), _picked(compiled.positiontup), fixed)
         self._spoken[tx.dialect.name] = spoken
         return spoken
+
+
+def _say(tx: Connection, text: str, values: Sequence[Any]) -> Any:
+    if tx.dialect.name != "sqlite":
+        return tx.info[LINE].ask(text, values)
+    driver: Any = tx.connection.dbapi_connection
+    return driver.execute(text, values)
 
 
 class _Spoken(NamedTuple):

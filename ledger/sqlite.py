@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any, Final
@@ -87,8 +87,8 @@ def connect(url: str, *, create: bool = False) -> Engine:
     except NoSuchModuleError as fault:
         raise StoreUnsupported(f"{masked(url)}: {fault}") from None
     event.listen(engine, "do_connect", partial(_must_be_there, url, path))
-    event.listen(engine, "connect", partial(_prepare, path))
-    event.listen(engine, "begin", partial(_begin, url, str(path)))
+    event.listen(engine, "connect", partial(_prepare, url, path))
+    event.listen(engine, "begin", _begin)
     keep_idle(engine)
     return engine
 
@@ -96,16 +96,13 @@ def connect(url: str, *, create: bool = False) -> Engine:
 @contextmanager
 def transaction(engine: Engine, *, to_write: bool) -> Iterator[Connection]:
     """A transaction that has begun, committed at the end, rolled back on any exception; writers pass the fair gate."""
-    if not to_write:
-        with connection(engine) as tx, _meant(tx, immediate=False).begin():
-            yield tx
-        return
-    with (
-        gate(_gate_of(str(engine.url.database)), timeout=BUSY_TIMEOUT),
-        connection(engine) as tx,
-        _meant(tx, immediate=True).begin(),
-    ):
+    turn = gate(_gate_of(str(engine.url.database)), timeout=BUSY_TIMEOUT) if to_write else nullcontext()
+    with turn, connection(engine) as tx:  # which rolls back what is not committed
+        _begin(_meant(tx, immediate=to_write))
         yield tx
+        raw: Any = tx.connection.dbapi_connection
+        end: Any = tx if tx.in_transaction() else raw  # Core, where anything was said by it, has begun for itself
+        end.commit()
 
 
 @contextmanager
@@ -214,8 +211,8 @@ def _refuse_one_byte(url: str, path: Path) -> None:
         raise StoreDamaged(f"{masked(url)}: file is not a database", remedy="choose another --database")
 
 
-def _prepare(path: Path, dbapi: Any, record: Any) -> None:
-    record.info["file"] = _file(str(path))
+def _prepare(url: str, path: Path, dbapi: Any, record: Any) -> None:
+    record.info["opened"] = url, str(path), _file(str(path))
     dbapi.isolation_level = None  # we say BEGIN ourselves
     cursor = dbapi.cursor()
     for pragma in ("synchronous=FULL", "foreign_keys=ON", "cache_size=-16000", "secure_delete=ON"):
@@ -223,21 +220,25 @@ def _prepare(path: Path, dbapi: Any, record: Any) -> None:
     cursor.close()
 
 
-def _begin(url: str, path: str, tx: Connection) -> None:
-    _must_be_the_same(url, path, tx)
+def _begin(tx: Connection) -> None:
+    """Let *tx* begin, if it has not. The driver begins by itself on a connection to a copy, which nobody writes."""
+    raw: Any = tx.connection.dbapi_connection
+    if raw.in_transaction or "opened" not in tx.info:
+        return
+    _must_be_the_same(tx)
     immediate = tx.get_execution_options().get("immediate", False)
     if immediate and "journal" not in tx.info:  # at the first write only: opening must not change a foreign file
-        tx.info["journal"] = tx.exec_driver_sql("PRAGMA journal_mode=WAL").scalar()
-    raw: Any = tx.connection.dbapi_connection
+        tx.info["journal"] = raw.execute("PRAGMA journal_mode=WAL").fetchone()[0]
     raw.execute("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
 
-def _must_be_the_same(url: str, path: str, tx: Connection) -> None:
+def _must_be_the_same(tx: Connection) -> None:
     """A file that was removed or replaced under an open connection takes writes that nobody will ever read."""
+    url, path, opened = tx.info["opened"]
     found = _file(path)
     if found is None:
         raise StoreMissing(masked(url), "the file was removed while it was open")
-    if found != tx.info["file"]:
+    if found != opened:
         raise StoreReplaced(masked(url))
 
 

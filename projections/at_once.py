@@ -16,7 +16,7 @@ from projections.rows import RUN_COLUMNS, TASK_VALUES, run_of, task_of
 from projections.run import Run
 from projections.task import Task
 
-TASKS, RUNS, LINKS, LEASES = tables.tasks, tables.runs, tables.links, tables.leases
+TASKS, RUNS, LINKS, LEASES, HELD = tables.tasks, tables.runs, tables.links, tables.leases, tables.held
 
 
 class Known(NamedTuple):
@@ -33,6 +33,8 @@ class Known(NamedTuple):
     has_children: bool
     is_leased: bool
     """Whether any run of it has a lease."""
+    is_held: bool
+    """Whether a sweep has looked at it and not started it."""
 
 
 class Next(NamedTuple):
@@ -62,10 +64,10 @@ def card_at_once(tx: Connection, board: str, task: str) -> Known:
     """One card, with its open run, what is told of it, and whether other rows speak of it."""
     row = _KNOWN.one(tx, board=board, task=task)
     card, beside, run = row[:_CARD], row[_CARD:_BESIDE], row[_BESIDE:]
-    version, title, parents, has_children, is_leased = beside
+    version, title, parents, has_children, is_leased, is_held = beside
     return Known(
         None if card[0] is None else task_of(card), _readable(run), version or 0, title, parents or "[]",
-        bool(has_children), bool(is_leased),
+        bool(has_children), bool(is_leased), bool(is_held),
     )  # fmt: skip
 
 
@@ -112,13 +114,14 @@ def _of(columns: Any, *where: ColumnElement[bool]) -> Select[Any]:
 
 def _one() -> Select[Any]:
     card, run = tables.cards, RUNS
-    asked = {table: table.c.board == bindparam("board") for table in (events, LINKS, LEASES)}
+    asked = {table: table.c.board == bindparam("board") for table in (events, LINKS, LEASES, HELD)}
     beside = (
         select(func.max(events.c.version)).where(asked[events], events.c.task == bindparam("task")).scalar_subquery(),
         card.c.title,
         card.c.parents,
         exists().where(asked[LINKS], LINKS.c.parent == bindparam("task")),
         exists().where(asked[LEASES], LEASES.c.task == bindparam("task")),
+        exists().where(asked[HELD], HELD.c.task == bindparam("task")),
     )
     columns = (*(card.c[name] for name in TASK_VALUES), *beside, *(run.c[name] for name in RUN_COLUMNS))
     of_board = and_(card.c.board == boards.c.board, card.c.task == bindparam("task"))
@@ -131,7 +134,7 @@ def _one() -> Select[Any]:
 
 
 _CARD: Final = len(TASK_VALUES)
-_BESIDE: Final = _CARD + 5
+_BESIDE: Final = _CARD + 6
 _KNOWN: Final = Prepared(_one())
 _TASKS: Final = Prepared(_of((TASKS.c[name] for name in TASK_VALUES), _among(TASKS.c.task)))
 _RUNS: Final = Prepared(_of((RUNS.c[name] for name in RUN_COLUMNS), _among(RUNS.c.task), RUNS.c.ended_by.is_(None)))

@@ -23,7 +23,7 @@ from projections.rows import (
     TASK_VALUES,
     run_changes,
     run_of,
-    run_row,
+    run_values,
     settings_of,
     settings_row,
     task_changes,
@@ -127,10 +127,11 @@ class Shelf:
             self.flush(tx)
         return load_task(tx, self._board, task.id) if relinked or itself else task
 
-    def grant(self, task: str, run: int, *, until: int) -> None:
-        """A new run has its lease, and no sweep holds its card any more."""
+    def grant(self, task: str, run: int, *, until: int, held: bool = True) -> None:
+        """A new run has its lease, and no sweep holds its card any more; *held*: one may have done so."""
         self._granted[task, run] = {"task": task, "run": run, "lease_until": until, "last_beat": None}
-        self._free.add(task)
+        if held:
+            self._free.add(task)
 
     def release(self, task: str, run: int) -> None:
         """A run needs its lease no more."""
@@ -156,7 +157,7 @@ class Shelf:
         free, released = self._free, self._released
         self.clear()
         writes.insert(TASKS, [{**task_row(now), "open_parents": 0} for was, now in tasks if was is None])
-        writes.insert(RUNS, [run_row(now) for was, now in runs if was is None])
+        writes.put(RUNS, [(self._board, *run_values(now)) for was, now in runs if was is None])
         moved = [({"task": now.id}, task_changes(was, now)) for was, now in tasks if was is not None]
         _change(writes, TASKS, moved)
         kept = [(was, now) for was, now in runs if was is not None]

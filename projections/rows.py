@@ -72,6 +72,14 @@ def run_row(run: Run) -> dict[str, Any]:
     return _run_row(run._asdict())
 
 
+def run_values(run: Run) -> list[Any]:
+    """The same values, in the order of `RUN_COLUMNS`."""
+    found: list[Any] = list(run)
+    for place in (_QUOTA, _STOPS, _GROUP, _TURNS):
+        found[place] = _listed(found[place])
+    return found
+
+
 def run_changes(before: Run, after: Run) -> dict[str, Any]:
     """The columns in which the row of *after* differs from the row of *before*."""
     return _run_row(_changes(before, after))
@@ -137,9 +145,14 @@ def _hold_of(cause: str | None, kind: str | None, sticky: Any, *more: Any) -> Ho
 
 def _run_row(run: dict[str, Any]) -> dict[str, Any]:
     for name in ("quota", "stops", "group", "turns"):
-        if run.get(name) is not None:
-            run[name] = _json(run[name]) if run[name] else "[]"  # nearly all are empty
+        if name in run:
+            run[name] = _listed(run[name])
     return run
+
+
+def _listed(value: Any) -> str | None:
+    """A tuple as it is stored; nearly all are empty."""
+    return None if value is None else _json(value) if value else "[]"
 
 
 def _tuple(text: str) -> tuple[Any, ...]:

@@ -20,7 +20,7 @@ from kanban.refusals import Paused
 from ledger import ids, standing
 from ledger.errors import StoreFault, WrongExpectedVersion
 from ledger.events import Event
-from projections import leases, queries
+from projections import leases, queries, tables
 from tests import given
 from tests.engines import on
 from tests.sent import sent, trips
@@ -274,6 +274,23 @@ def test_a_batch_of_commands_is_two_trips_to_the_server(store, tmp_path):
 def completing(claim):
     """The command with which its worker ends a claim."""
     return commands.Complete(claim.task, "ok", claim=commands.Credential(claim.lock, claim.run))
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_a_card_that_is_claimed_by_hand_is_held_no_longer(store, tmp_path, named):
+    """What held it, and only it; a card that nothing held is claimed without asking for that to be deleted."""
+    with opened(store, tmp_path) as board:
+        card, other = (
+            board.create(title, priority=priority).task["id"] for title, priority in (("one", 2), ("two", 1))
+        )
+        for each in (card, other):
+            store.sql(f"INSERT INTO held VALUES ('b', '{each}', 'at_capacity', NULL, 6)")
+        board.claim(card if named else None)
+        assert [row["task"] for row in store.rows(tables.held)] == [other]
+        free = board.create("three").task["id"]
+        with sent(board.engine) as said:
+            board.claim(free)
+    assert not any("DELETE FROM held" in each.text for each in said)
 
 
 def test_an_id_that_was_drawn_twice_is_refused_by_the_keys(store, tmp_path, monkeypatch):

@@ -153,11 +153,10 @@ def fought(forks, url, folder, size):
 def kill_some(writers, folder, size):
     """`kill -9` writers in the middle of their work, spread over the run; which ones."""
     chance, killed = random.Random(5), []
-    victims = chance.sample(range(size.writers), size.kills)
-    while victims:
+    while len(killed) < size.kills:
         lines = sum(file.read_bytes().count(b"\n") for file in folder.glob("said-*"))
         if lines >= (len(killed) + 1) * size.writers * size.appends // (2 * size.kills + 2):
-            number = victims.pop()
+            number = chance.choice([number for number, writer in enumerate(writers) if writer.is_alive()] or [0])
             writers[number].kill()
             writers[number].join(PATIENCE)
             if writers[number].exitcode == -signal.SIGKILL:

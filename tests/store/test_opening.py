@@ -370,8 +370,11 @@ def test_a_full_disk_leaves_the_store_valid_and_usable(full, store):
 
 def test_a_store_that_may_not_be_written_is_called_so(store):
     """Permissions, a file system that was mounted for reading, a server that is no primary."""
-    said = "PRAGMA query_only=ON" if store.is_file else "SET TRANSACTION READ ONLY"
-    event.listen(store.engine, "begin", lambda tx: tx.exec_driver_sql(said))
+    if store.is_file:
+        with database.reading(store.engine) as tx:  # the next transaction has the same connection
+            tx.exec_driver_sql("PRAGMA query_only=ON")
+    else:
+        event.listen(store.engine, "begin", lambda tx: tx.exec_driver_sql("SET TRANSACTION READ ONLY"))
     with pytest.raises(StoreFull, match=r"readonly|read-only"):
         store.append(given.created())
 

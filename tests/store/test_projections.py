@@ -23,6 +23,7 @@ from projections.rows import (
     run_changes,
     run_from,
     run_row,
+    run_values,
     settings_of,
     settings_row,
     task_changes,
@@ -438,6 +439,8 @@ def test_a_card_survives_its_row(task):
 def test_a_run_survives_its_row(run):
     """Loading a row *is* loading the fold."""
     assert run_from(run_row(run)) == run
+    assert list(run_row(run)) == [column.name for column in tables.runs.columns][1:]
+    assert run_values(run) == list(run_row(run).values())
 
 
 @drawn(st.from_type(Task), st.from_type(Task))
