@@ -11,8 +11,6 @@ import fcntl
 import os
 import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
@@ -24,24 +22,31 @@ _FIRST_NAP: Final = 0.002
 _LONGEST_NAP: Final = 0.005
 
 
-@contextmanager
-def gate(path: Path, *, timeout: float) -> Iterator[None]:
+class gate:  # noqa: N801 – a generator costs more
     """Hold the file lock *path*. Raises `StoreBusy` after *timeout* seconds.
 
     A holder that dies lets go. One that is stopped in the middle holds everybody up, so the wait has a limit.
     """
-    descriptor = _opened(path)
-    begun = time.monotonic()
-    if not _found_open(descriptor, begun + min(timeout, _LOOKING)):
-        left = max(0.0, begun + timeout - time.monotonic())
-        if not _Turn(descriptor).comes(left):
+
+    __slots__ = ("_descriptor", "_path", "_timeout")
+
+    def __init__(self, path: Path, *, timeout: float) -> None:
+        self._path, self._timeout = path, timeout
+
+    def __enter__(self) -> None:
+        self._descriptor = _opened(self._path)
+        begun = time.monotonic()
+        if _found_open(self._descriptor, begun + min(self._timeout, _LOOKING)):
+            return
+        left = max(0.0, begun + self._timeout - time.monotonic())
+        if not _Turn(self._descriptor).comes(left):
             raise StoreBusy(
-                f"another writer has held {path} for {timeout:g} seconds", remedy=f"see who: fuser {path}; then retry"
+                f"another writer has held {self._path} for {self._timeout:g} seconds",
+                remedy=f"see who: fuser {self._path}; then retry",
             )
-    try:
-        yield
-    finally:
-        os.close(descriptor)
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._descriptor)
 
 
 def _found_open(descriptor: int, until: float) -> bool:

@@ -223,18 +223,18 @@ def _prepare(url: str, path: Path, dbapi: Any, record: Any) -> None:
 def _begin(tx: Connection) -> None:
     """Let *tx* begin, if it has not. The driver begins by itself on a connection to a copy, which nobody writes."""
     raw: Any = tx.connection.dbapi_connection
-    if raw.in_transaction or "opened" not in tx.info:
+    info = tx.info
+    if raw.in_transaction or "opened" not in info:
         return
-    _must_be_the_same(tx)
+    _must_be_the_same(*info["opened"])
     immediate = tx.get_execution_options().get("immediate", False)
-    if immediate and "journal" not in tx.info:  # at the first write only: opening must not change a foreign file
-        tx.info["journal"] = raw.execute("PRAGMA journal_mode=WAL").fetchone()[0]
+    if immediate and "journal" not in info:  # at the first write only: opening must not change a foreign file
+        info["journal"] = raw.execute("PRAGMA journal_mode=WAL").fetchone()[0]
     raw.execute("BEGIN IMMEDIATE" if immediate else "BEGIN")
 
 
-def _must_be_the_same(tx: Connection) -> None:
+def _must_be_the_same(url: str, path: str, opened: tuple[int, int]) -> None:
     """A file that was removed or replaced under an open connection takes writes that nobody will ever read."""
-    url, path, opened = tx.info["opened"]
     found = _file(path)
     if found is None:
         raise StoreMissing(masked(url), "the file was removed while it was open")
