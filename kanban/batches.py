@@ -38,7 +38,10 @@ class Batches(Session):
         def once() -> list[Done]:
             known = next(tries) > 0
             with at_desk(self.engine, self.name, self.clock, tasks=cards) as desk:
-                desk.know_all(cards)
+                if len(cards) == 1:
+                    desk.know_one(*cards)
+                else:
+                    desk.know_all(cards)
                 return [self._done(desk, each, own_id, known=known) for each, own_id in zip(commands, own, strict=True)]
 
         return self.retried(once)
