@@ -109,7 +109,9 @@ def test_what_waited_for_a_transaction_that_is_rolled_back_is_never_said(line, s
     """Neither before the end nor after it."""
     line.begin(["BEGIN"])
     line.later(INSERT, ("a", 1))
-    line.rollback()
+    with trips() as made:
+        line.rollback()
+    assert len(made) == 1  # psycopg's own, which finds that there is nothing to roll back
     line.begin(["BEGIN"])
     line.later(INSERT, ("b", 2))
     line.commit()
@@ -137,6 +139,15 @@ def test_a_foreseen_answer_comes_with_the_one_before(line):
         assert line.ask("SELECT %s::text || 'b'", ("a",)).fetchone() == ("ab",)
         assert line.ask("SELECT %s::text || 'b'", ("a",)).fetchone() == ("ab",)
     assert len(made) == 1
+    line.commit()
+
+
+def test_what_is_foreseen_is_asked_once(line):
+    """Not again with every question after it."""
+    line.begin(["BEGIN"])
+    line.foresee("INSERT INTO mine VALUES ('a') RETURNING name", ())
+    assert [line.ask(f"SELECT {number}", ()).fetchone() for number in range(3)] == [(0,), (1,), (2,)]
+    assert line.ask("SELECT name FROM mine", ()).fetchall() == [("a",)]
     line.commit()
 
 
@@ -278,6 +289,17 @@ def test_after_what_makes_a_server_forget_statements_are_prepared_anew(line, sta
     assert line.ask("SELECT 1", ()).fetchone() == (1,)
 
 
+def test_after_a_rollback_too(line):
+    """psycopg lets the server forget then as well."""
+    line.prepare_threshold = 0
+    line.ask("SELECT 1", ())
+    line.execute("SELECT 2")
+    line.begin(["BEGIN"])
+    line.ask("SELECT 1", ())
+    line.rollback()
+    assert line.ask("SELECT 1", ()).fetchone() == (1,)
+
+
 def test_a_rollback_to_a_savepoint_makes_it_forget_too(store):
     """The transaction goes on as if nothing was."""
     with writing(store.engine) as tx:
@@ -317,6 +339,15 @@ def test_where_the_server_has_ended_it_another_one_is_taken(store, monkeypatch):
         assert tx.exec_driver_sql("SELECT 1").scalar() == 1
 
 
+@pytest.fixture
+def interruptible():
+    """Ctrl-C means what it means at a terminal, wherever the tests were started from."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_ctrl_c_ends_a_wait_and_what_the_server_does_for_it(store):
     """The statement is cancelled there, and the store goes on."""
     asleep = "SELECT pid FROM pg_stat_activity WHERE wait_event = 'PgSleep'"
