@@ -265,7 +265,8 @@ def test_a_claim_of_the_next_card_reads_no_table_whole(engine_name, generic):
 
 def test_a_claim_of_the_next_card_goes_by_keys_though_the_server_last_saw_an_empty_board(store):
     """What a server knows of its tables may be a minute old, and a fleet has many leases by then."""
-    store.append(given.created(), task="t_1")
+    for number in range(40):
+        store.append(given.created(), task=f"t_{number}")
     store.sql("ANALYZE")
     wanted = HandClaim(None, None, None, {}, lock="l")
     with at_desk(store.engine, "b", store.clock) as desk:
