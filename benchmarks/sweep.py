@@ -32,8 +32,9 @@ from benchmarks.boards import (
 )
 from benchmarks.measure import ROUNDS, Duel, Row, cpu, faster, growth, medians, rounds, scaled, spent
 from kanban import Board
+from kanban.at_desk import at_desk
 from kanban.commands import Decision
-from kanban.desk import Desk, at_desk
+from kanban.desk import Desk
 from kanban.folders import make_private, run_folder
 from kanban.processes import Process, ProcessTable, start_tick
 from ledger.clock import system_clock

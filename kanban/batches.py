@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from itertools import count
 from typing import Any, NamedTuple
 
-from kanban.desk import Desk, at_desk
+from kanban.at_desk import at_desk
+from kanban.desk import Desk
 from kanban.session import Session
 from ledger.errors import InvalidInput, NotFound, Refusal
 from ledger.store import by_command

@@ -31,8 +31,7 @@ from projections.run import Binding
 from projections.task import Task
 
 
-@dataclass(frozen=True, slots=True)
-class HandClaim:
+class HandClaim(NamedTuple):
     """What a claim by hand asks for; without *task* the next card (of *assignee*, if given); *pid* is bound.
 
     *lock* is the run's, should it be granted; *command_id* tells a repetition, where an answer can be lost.

@@ -6,46 +6,41 @@ lock takes part in one.
 
 from __future__ import annotations
 
-import time
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 
-from ledger.clock import SECOND, Clock
-from ledger.database import reading, savepoint, writing
+from ledger.clock import SECOND
+from ledger.database import savepoint
 from ledger.erasing import erase
 from ledger.errors import LedgerError
 from ledger.events import ENDINGS
 from ledger.recorded import Draft, Recorded
-from ledger.standing import Asking, Head
+from ledger.standing import Head
 from ledger.store import Log, at_position, last_of_kind
 from ledger.writes import Writes
-from projections import leases, lookups, queries, tables
+from projections import leases, lookups, queries
 from projections.at_once import (
+    Known,
     Next,
     card_at_once,
     cards_at_once,
-    foresee_card,
-    foresee_cards,
     versions_at_once,
 )
 from projections.graph import Link
 from projections.read_models import Shelf, load_run, load_settings, load_task, relinks
-from projections.rows import SETTINGS_COLUMNS, settings_of
 from projections.run import Run
-from projections.settings import NEW_BOARD, Settings
+from projections.settings import Settings
 from projections.shown import card_now
 from projections.task import Task
 
 if TYPE_CHECKING:
     from kanban.commands import Decision
 
-APPENDED: Final[dict[str, tuple[int, float]]] = {}
-"""How often this process has appended, and for how many seconds, by board, until a sweep writes that down."""
 _LATEST = 250_246_800_000 * SECOND  # about the year 9900
 
 
@@ -137,9 +132,11 @@ class Desk:
 
     def know_one(self, task: str) -> None:
         """Read all of *task* that a command may ask for, at once."""
-        if task in self._tasks:
-            return
-        found = card_at_once(self.tx, self.board, task)
+        if task not in self._tasks:
+            self.take(task, card_at_once(self.tx, self.board, task))
+
+    def take(self, task: str, found: Known) -> None:
+        """Take all of *task*, read in this transaction, as it is stored."""
         self._tasks[task], self._leased[task] = found.task, found.is_leased
         self._log.know({task: found.version})
         if not found.is_held:
@@ -307,7 +304,9 @@ class Desk:
             return
         if event.kind == "claimed":
             held = event.task not in self._unheld
-            self._shelf.grant(event.task, event.run, until=event.facts["lease_until"], held=held)
+            opened = self.run(event.task, event.run)
+            assert opened is not None  # by this very event
+            self._shelf.grant(event.task, event.run, until=opened.lease_until, held=held)
             self._leased[event.task] = True
         elif event.kind in ENDINGS and not self._keeps_processes(event):
             self.release(event.task, event.run)
@@ -329,39 +328,3 @@ def _datable(now: int) -> int:
     if now > _LATEST:
         raise ClockBroken(f"this machine's clock says {now // SECOND} seconds since 1970", remedy="set the clock")
     return now
-
-
-_STANDING: Final = Asking([tables.settings.c[name] for name in SETTINGS_COLUMNS])
-
-
-@contextmanager
-def at_desk(engine: Engine, board: str, clock: Clock, *, tasks: Collection[str] = ()) -> Iterator[Desk]:
-    """The board inside its lock; committed at the end, rolled back on any exception.
-
-    *tasks* are cards that the caller will ask for first: one with `know_one`, several with `know_all`.
-    """
-    begun = time.perf_counter()
-    with writing(engine) as tx:
-        if len(tasks) == 1:
-            foresee_card(tx, board, *tasks)
-        elif tasks:
-            foresee_cards(tx, board, tasks)
-        desk = _desk(tx, board, clock, hold=True)
-        before = desk.position
-        yield desk
-        desk.flush()
-    if desk.position > before:
-        times, seconds = APPENDED.get(board, (0, 0.0))
-        APPENDED[board] = times + 1, seconds + time.perf_counter() - begun
-
-
-@contextmanager
-def looking(engine: Engine, board: str, clock: Clock) -> Iterator[Desk]:
-    """One snapshot of the board, for reading only: nothing can be appended through it."""
-    with reading(engine) as tx:
-        yield _desk(tx, board, clock, hold=False)
-
-
-def _desk(tx: Connection, board: str, clock: Clock, *, hold: bool) -> Desk:
-    found, now, row = _STANDING(tx, board, clock, hold=hold)
-    return Desk(tx, board, found, now, None if row is None else settings_of(row) if row[0] else NEW_BOARD)

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from sqlalchemy import Connection, bindparam, insert, update
 
-from kanban.desk import APPENDED
+from kanban.at_desk import APPENDED
 from kanban.folders import make_private, read_file, replace
 from kanban.laps import Lap
 from ledger.prepared import Prepared

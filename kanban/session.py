@@ -15,8 +15,9 @@ from sqlalchemy import Engine
 
 from kanban.address import Address, address_of
 from kanban.again import again
+from kanban.at_desk import at_desk, looking
 from kanban.config import Loaded
-from kanban.desk import Desk, at_desk, looking
+from kanban.desk import Desk
 from kanban.failpoints import reach
 from kanban.hosts import Host, this_host
 from kanban.worker.carrier import own_claim

@@ -181,7 +181,7 @@ def _key(table: Table) -> tuple[Column[Any], ...]:
 
 _CARD = select(*(TASKS.c[name] for name in TASK_VALUES)).where(TASKS.c.board == bindparam("board"))
 _LIFTABLE = Prepared(
-    _CARD.where(~TASKS.c.hold_sticky, ~TASKS.c.archived)
+    _CARD.where(text(tables.LIFTABLE))
     .where(
         (TASKS.c.position > TASKS.c.hold_position)
         | (

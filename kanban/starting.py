@@ -17,9 +17,10 @@ from sqlalchemy import Engine
 
 from kanban.address import address_for_workers
 from kanban.admission import claimed
+from kanban.at_desk import at_desk, looking
 from kanban.commands import Decision, known
 from kanban.config import Assignee, resolve_env
-from kanban.desk import Desk, at_desk, looking
+from kanban.desk import Desk
 from kanban.evidence import write_exit_record
 from kanban.failpoints import reach
 from kanban.folders import LOG, PROMPT, RESULT, TURNS, make_private, run_folder

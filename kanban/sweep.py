@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any
 from kanban import snapshot
 from kanban.admission import Live, caps_of, live_of
 from kanban.applying import Booker, card_of, guarded, renewed
+from kanban.at_desk import at_desk, looking
 from kanban.commands import Foresight
-from kanban.desk import Desk, at_desk, looking
+from kanban.desk import Desk
 from kanban.failpoints import reach
 from kanban.folders import check_room, make_private, run_folder, write_ending
 from kanban.lease_file import uptime

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from itertools import count
 from typing import TYPE_CHECKING, Any, Literal
 
 from kanban import commands as c
+from kanban.at_desk import at_desk
 from kanban.decide import decide_beat
-from kanban.desk import Desk, at_desk
+from kanban.desk import Desk
 from kanban.failpoints import reach
 from kanban.folders import run_folder
 from kanban.lease_file import renew_file, uptime
@@ -26,7 +28,7 @@ from projections import leases, queries
 from projections.policy import SECOND
 
 if TYPE_CHECKING:
-    from kanban.claims import Granted, HandClaim
+    from kanban.claims import Granted
     from kanban.plan import Key
 
 
@@ -209,10 +211,12 @@ class Verbs(Questions):
         return self.retried(lambda: self._beaten(card, claim))
 
     def _beaten(self, card: str, claim: c.Credential) -> Answer:
-        read_at, served = uptime(), serves_hosts(self.engine)
-        with at_desk(self.engine, self.name, self.clock, tasks=[card]) as desk:
-            if served:  # a file is asked at next to no price, and only for what a beat needs
-                desk.know_one(card)
+        served = serves_hosts(self.engine)
+        read_at = uptime() if served else 0
+        known = [card] if served else []  # a file is asked at next to no price, and only for what a beat needs
+        with at_desk(self.engine, self.name, self.clock, tasks=known) as desk:
+            for each in known:
+                desk.know_one(each)
             found, policy = decide_beat(desk, card, claim), desk.settings.policy
             lease = policy.lease * SECOND
             leases.renew(desk.rows, self.name, card, found.run, until=desk.now + lease, beat=desk.now)
@@ -232,7 +236,7 @@ class Verbs(Questions):
 
         Raises `Taken`, `NotClaimable`, `Paused`, `NothingToDo`.
         """
-        return self._granted([self._ask(task, assignee, pid)])[0]
+        return self._granted(1, task, assignee, pid)[0]
 
     def claim_many(self, most: int, *, assignee: str | None = None) -> list[Granted]:
         """Take the next cards by hand, at most *most*, all in one transaction; none where nothing can be claimed.
@@ -240,41 +244,39 @@ class Verbs(Questions):
         Raises `Paused`.
         """
         try:
-            return self._granted([self._ask(None, assignee, None) for _ in range(most)])
+            return self._granted(most, None, assignee, None)
         except NothingToDo:
             return []
 
-    def _ask(self, task: str | None, assignee: str | None, pid: int | None) -> HandClaim:
-        from kanban.claims import HandClaim
+    @cached_property
+    def _own_caps(self) -> dict[str, int | None]:
+        return {name: worker.max_running for name, worker in self.loaded.config.assignees.items()}
+
+    def _granted(self, most: int, task: str | None, assignee: str | None, pid: int | None) -> list[Granted]:
+        from kanban import claims
 
         if self.own is not None:
             raise Forbidden("a worker claims nothing: it has its card", task=self.own[0], remedy="ask an operator")
-        caps = {name: worker.max_running for name, worker in self.loaded.config.assignees.items()}
-        return HandClaim(task, assignee, pid, caps, lock=ids.lock(), command_id=self.own_command_id())
+        caps, new_id = self._own_caps, self.own_command_id
+        asks = [claims.HandClaim(task, assignee, pid, caps, ids.lock(), new_id()) for _ in range(most)]
 
-    def _granted(self, asks: Sequence[HandClaim]) -> list[Granted]:
-        from kanban.claims import Unseen, seen_gone
+        def once(gone: frozenset[Key] | None, *, known: bool) -> list[Granted]:
+            """The claims; *known*: it was tried before, so they may have been granted. Raises `Unseen`."""
+            with at_desk(self.engine, self.name, self.clock, tasks=() if task is None else [task]) as desk:
+                earlier = claims.granted_before(desk, asks) if known else []
+                granted = earlier or claims.claim_all(desk, asks, self.actor, self.host, gone)
+                reach("before-verb-commit")
+                return granted
 
         tries = count()
         try:
-            granted = self.retried(lambda: self._claimed(asks, None, known=next(tries) > 0))
-        except Unseen:  # nobody looks at processes while others wait for the board
+            granted = self.retried(lambda: once(None, known=next(tries) > 0))
+        except claims.Unseen:  # nobody looks at processes while others wait for the board
             with reading(self.engine) as tx:
-                gone = seen_gone(tx, self.name, asks[0].task, self.host)
-            granted = self.retried(lambda: self._claimed(asks, gone, known=True))
+                gone = claims.seen_gone(tx, self.name, task, self.host)
+            granted = self.retried(lambda: once(gone, known=True))
         reach("after-verb-commit")
         return granted
-
-    def _claimed(self, asks: Sequence[HandClaim], gone: frozenset[Key] | None, *, known: bool) -> list[Granted]:
-        """The claims; *known*: it was tried before, so they may have been granted. Raises `Unseen`."""
-        from kanban.claims import claim_all, granted_before
-
-        task = asks[0].task
-        with at_desk(self.engine, self.name, self.clock, tasks=() if task is None else [task]) as desk:
-            earlier = granted_before(desk, asks) if known else []
-            granted = earlier or claim_all(desk, asks, self.actor, self.host, gone)
-            reach("before-verb-commit")
-            return granted
 
     def _speaker(self, task: str | None, run: int | None, lock: str | None) -> tuple[str, c.Credential | None]:
         """The card, and the claim that speaks for it: given, or from the worker's environment; none: an operator."""

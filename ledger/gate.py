@@ -22,19 +22,51 @@ _FIRST_NAP: Final = 0.002
 _LONGEST_NAP: Final = 0.005
 
 
+class Kept:
+    """The open file of a gate between two turns of one user: to open it again costs more than to lock it."""
+
+    __slots__ = ("_descriptor",)
+
+    def __init__(self) -> None:
+        self._descriptor: int | None = None
+
+    def taken(self) -> int | None:
+        """The descriptor, now the caller's; none where there is none, or the file has gone and others use a new one."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is None or os.fstat(descriptor).st_nlink > 0:
+            return descriptor
+        os.close(descriptor)
+        return None
+
+    def given_back(self, descriptor: int) -> None:
+        """Unlock it, and keep it for the next turn."""
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+        self._descriptor = descriptor
+
+    def close(self) -> None:
+        """Let it go."""
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    __del__ = close
+
+
 class gate:  # noqa: N801 – a generator costs more
     """Hold the file lock *path*. Raises `StoreBusy` after *timeout* seconds.
 
-    A holder that dies lets go. One that is stopped in the middle holds everybody up, so the wait has a limit.
+    A holder that dies lets go. One that is stopped in the middle holds everybody up, so the wait has a limit. *kept* is
+    for one user at a time, never for two threads or processes: what they share they would hold together.
     """
 
-    __slots__ = ("_descriptor", "_path", "_timeout")
+    __slots__ = ("_descriptor", "_kept", "_path", "_timeout")
 
-    def __init__(self, path: Path, *, timeout: float) -> None:
-        self._path, self._timeout = path, timeout
+    def __init__(self, path: Path, *, timeout: float, kept: Kept | None = None) -> None:
+        self._path, self._timeout, self._kept = path, timeout, kept
 
     def __enter__(self) -> None:
-        self._descriptor = _opened(self._path)
+        found = None if self._kept is None else self._kept.taken()
+        self._descriptor = _opened(self._path) if found is None else found
         begun = time.monotonic()
         if _found_open(self._descriptor, begun + min(self._timeout, _LOOKING)):
             return
@@ -42,11 +74,14 @@ class gate:  # noqa: N801 – a generator costs more
         if not _Turn(self._descriptor).comes(left):
             raise StoreBusy(
                 f"another writer has held {self._path} for {self._timeout:g} seconds",
-                remedy=f"see who: fuser {self._path}; then retry",
+                remedy=f"see who: lslocks | grep {self._path}; then retry",
             )
 
-    def __exit__(self, *_: object) -> None:
-        os.close(self._descriptor)
+    def __exit__(self, kind: object, *_: object) -> None:
+        if kind is None and self._kept is not None:
+            self._kept.given_back(self._descriptor)
+        else:
+            os.close(self._descriptor)
 
 
 def _found_open(descriptor: int, until: float) -> bool:

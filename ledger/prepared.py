@@ -76,10 +76,8 @@ class Prepared:
         return spoken.text, spoken.in_order({**spoken.fixed, **values})
 
     def _run(self, tx: Connection, values: Mapping[str, Any]) -> Any:
-        spoken = self._in(tx)
-        if spoken.fixed:
-            values = {**spoken.fixed, **values}
-        return _say(tx, spoken.text, spoken.in_order(values))
+        text, in_order, fixed = self._in(tx)
+        return _say(tx, text, in_order({**fixed, **values} if fixed else values))
 
     def _in(self, tx: Connection) -> _Spoken:
         return self._spoken.get(tx.dialect.name) or self._compiled(tx)

@@ -18,7 +18,7 @@ from sqlalchemy import (
     text,
 )
 
-REVISION: Final = "0002"
+REVISION: Final = "0003"
 """The revision of the tables that this program reads and writes."""
 SEALED: Final = "this ledger has moved to "
 """How the database refuses a write to a store that was moved away."""

@@ -9,6 +9,7 @@ several processes write can be corrupted.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from functools import lru_cache, partial
@@ -31,7 +32,7 @@ from ledger.errors import (
     StoreReplaced,
     StoreUnsupported,
 )
-from ledger.gate import gate
+from ledger.gate import Kept, gate
 from ledger.idle import connection, keep_idle
 from ledger.masked import masked
 from ledger.schema import SEALED
@@ -40,6 +41,7 @@ BUSY_TIMEOUT: Final = 30
 """Seconds that a writer waits for another before `StoreBusy`."""
 SAFE_SQLITE: Final = (3, 51, 3)
 """The first SQLite whose write-ahead log is safe with several writing processes."""
+_GATE: Final = "gate"
 
 
 _REMEDY: Final = "use sqlite:////path/to/ledger.db or postgresql+psycopg://USER@HOST/NAME"
@@ -89,20 +91,59 @@ def connect(url: str, *, create: bool = False) -> Engine:
     event.listen(engine, "do_connect", partial(_must_be_there, url, path))
     event.listen(engine, "connect", partial(_prepare, url, path))
     event.listen(engine, "begin", _begin)
+    for ended in ("close", "detach"):
+        event.listen(engine, ended, _close_gate)
     keep_idle(engine)
     return engine
 
 
-@contextmanager
-def transaction(engine: Engine, *, to_write: bool) -> Iterator[Connection]:
+class transaction:  # noqa: N801 – a class: at every command a generator costs three times as much
     """A transaction that has begun, committed at the end, rolled back on any exception; writers pass the fair gate."""
-    turn = gate(_gate_of(str(engine.url.database)), timeout=BUSY_TIMEOUT) if to_write else nullcontext()
-    with turn, connection(engine) as tx:  # which rolls back what is not committed
-        _begin(_meant(tx, immediate=to_write))
-        yield tx
-        raw: Any = tx.connection.dbapi_connection
-        end: Any = tx if tx.in_transaction() else raw  # Core, where anything was said by it, has begun for itself
+
+    __slots__ = ("_engine", "_lent", "_turn", "_tx", "_writes")
+
+    def __init__(self, engine: Engine, *, to_write: bool) -> None:
+        self._engine, self._writes = engine, to_write
+        self._turn: gate | None = None
+
+    def __enter__(self) -> Connection:
+        self._lent = connection(self._engine)
+        self._tx = tx = self._lent.__enter__()
+        try:
+            if self._writes:
+                turn = _gate_of(self._engine, tx)
+                turn.__enter__()
+                self._turn = turn
+            _begin(_meant(tx, immediate=self._writes))
+        except BaseException:
+            self._let_go(*sys.exc_info())
+            raise
+        return tx
+
+    def __exit__(self, kind: type[BaseException] | None, *more: object) -> None:
+        if kind is None:
+            try:
+                self._commit()
+            except BaseException:
+                self._let_go(*sys.exc_info())
+                raise
+        self._let_go(kind, *more)
+
+    def _commit(self) -> None:
+        raw: Any = self._tx.connection.dbapi_connection
+        end: Any = self._tx if self._tx.in_transaction() else raw  # Core, where it was asked, has begun for itself
         end.commit()
+
+    def _let_go(self, *ended: Any) -> None:
+        turn = self._turn or nullcontext()
+        if ended[0] is None:
+            turn.__exit__(*ended)  # while the connection, with which the gate's file is kept, is still ours
+            self._lent.__exit__(*ended)
+            return
+        try:
+            self._lent.__exit__(*ended)  # which rolls back: only then it is another's turn
+        finally:
+            turn.__exit__(*ended)
 
 
 @contextmanager
@@ -122,8 +163,21 @@ def _meant(tx: Connection, *, immediate: bool) -> Connection:
     return tx if known is immediate else tx.execution_options(immediate=immediate)
 
 
+def _gate_of(engine: Engine, tx: Connection) -> gate:
+    """The store's gate, whose file stays open as long as the connection, which nobody else uses meanwhile."""
+    kept = tx.info.get(_GATE)
+    if kept is None:
+        kept = tx.info[_GATE] = Kept()
+    return gate(_gate_path(str(engine.url.database)), timeout=BUSY_TIMEOUT, kept=kept)
+
+
+def _close_gate(_dbapi: object, record: Any) -> None:
+    if _GATE in record.info:
+        record.info.pop(_GATE).close()
+
+
 @lru_cache(maxsize=64)
-def _gate_of(database: str) -> Path:
+def _gate_path(database: str) -> Path:
     return Path(f"{database}.gate")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import BigInteger, Column, Connection, bindparam, select
@@ -33,11 +33,19 @@ class Head(NamedTuple):
 
 
 class Standing(NamedTuple):
-    """Where a log ends, what time it is (µs UTC), and the board's row in another table; none: it has to be read."""
+    """Where a log ends, what time it is (µs UTC), and the board's row in another table; none: it has to be read.
+
+    *further* is what else was asked in the same go; empty where that has to be asked alone.
+    """
 
     head: Head
     now: int
     beside: tuple[Any, ...] | None
+    further: tuple[Any, ...] = ()
+
+
+def _alone(query: Select[Any]) -> Select[Any]:
+    return query
 
 
 class Asking:
@@ -47,20 +55,26 @@ class Asking:
     where the log, seen in the same way, ends where the locked one does: nothing moves a board but its log.
     """
 
-    def __init__(self, beside: Sequence[Column[Any]] = ()) -> None:
-        """*beside* are columns of one table with at most one row a board."""
-        self._looked = Prepared(_seen_with(_HEAD_COLUMNS, beside))
+    def __init__(
+        self, beside: Sequence[Column[Any]] = (), further: Callable[[Select[Any]], Select[Any]] = _alone
+    ) -> None:
+        """*beside* are columns of one table with at most one row a board; *further* adds to it what `asked` is for."""
+        looked = _seen_with(_HEAD_COLUMNS, beside)
+        self._looked, self._further = Prepared(looked), Prepared(further(looked))
         self._held, self._free = (Prepared(_locking(beside, skip=skip)) for skip in (False, True))
+        self._width = _WIDTH + 2 + len(beside)
 
-    def __call__(self, tx: Connection, board: str, clock: Clock, *, hold: bool = False) -> Standing:
-        """As `standing` does."""
-        locks = hold and tx.dialect.name != "sqlite"  # there the right to write is that lock
-        row = self._locked(tx, board) if locks else self._looked.one(tx, board=board)
+    def __call__(self, tx: Connection, board: str, clock: Clock, *, hold: bool = False, **asked: Any) -> Standing:
+        """As `standing` does. A file is *asked* further in the same go; at a server another statement says it."""
+        if tx.dialect.name == "sqlite":  # there the right to write is the lock
+            row = (self._further if asked else self._looked).one(tx, board=board, **asked)
+        else:
+            row = self._locked(tx, board) if hold else self._looked.one(tx, board=board)
         if row is None:
             raise headless(tx, board)
-        told, seen, *found = row
-        ended = Head(*found[:_WIDTH])
-        return Standing(ended, store_instant(told, clock), tuple(found[_WIDTH:]) if seen == ended.position else None)
+        ended = Head(*row[2 : _WIDTH + 2])
+        beside = row[_WIDTH + 2 : self._width] if row[1] == ended.position else None
+        return Standing(ended, store_instant(row[0], clock), beside, row[self._width :])
 
     def _locked(self, tx: Connection, board: str) -> Any:
         """The board's row, locked, or none where there is no such board.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from typing import Any, Final, NamedTuple
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, bindparam, exists, func, or_, select
@@ -62,7 +62,16 @@ def foresee_card(tx: Connection, board: str, task: str) -> None:
 
 def card_at_once(tx: Connection, board: str, task: str) -> Known:
     """One card, with its open run, what is told of it, and whether other rows speak of it."""
-    row = _KNOWN.one(tx, board=board, task=task)
+    return known_of(_KNOWN.one(tx, board=board, task=task))
+
+
+def with_card(query: Select[Any]) -> Select[Any]:
+    """*query*, which reads a board's row, and all of the card `:task` in the same row: the last columns of it."""
+    return query.add_columns(*_known_columns()).outerjoin(*_OF_BOARD).outerjoin(*_OF_CARD)
+
+
+def known_of(row: tuple[Any, ...]) -> Known:
+    """The card behind such columns."""
     card, beside, run = row[:_CARD], row[_CARD:_BESIDE], row[_BESIDE:]
     version, title, parents, has_children, is_leased, is_held = beside
     return Known(
@@ -112,30 +121,24 @@ def _of(columns: Any, *where: ColumnElement[bool]) -> Select[Any]:
     return select(*chosen).where(chosen[0].table.c.board == bindparam("board"), *where)
 
 
-def _one() -> Select[Any]:
+def _known_columns() -> Iterator[ColumnElement[Any]]:
     card, run = tables.cards, RUNS
     asked = {table: table.c.board == bindparam("board") for table in (events, LINKS, LEASES, HELD)}
-    beside = (
-        select(func.max(events.c.version)).where(asked[events], events.c.task == bindparam("task")).scalar_subquery(),
-        card.c.title,
-        card.c.parents,
-        exists().where(asked[LINKS], LINKS.c.parent == bindparam("task")),
-        exists().where(asked[LEASES], LEASES.c.task == bindparam("task")),
-        exists().where(asked[HELD], HELD.c.task == bindparam("task")),
-    )
-    columns = (*(card.c[name] for name in TASK_VALUES), *beside, *(run.c[name] for name in RUN_COLUMNS))
-    of_board = and_(card.c.board == boards.c.board, card.c.task == bindparam("task"))
-    of_card = and_(run.c.board == card.c.board, run.c.task == card.c.task, run.c.run == card.c.run)
-    return (
-        select(*columns)
-        .select_from(boards.outerjoin(card, of_board).outerjoin(run, of_card))
-        .where(boards.c.board == bindparam("board"))
-    )
+    yield from (card.c[name] for name in TASK_VALUES)
+    yield select(func.max(events.c.version)).where(asked[events], events.c.task == bindparam("task")).scalar_subquery()
+    yield card.c.title
+    yield card.c.parents
+    yield exists().where(asked[LINKS], LINKS.c.parent == bindparam("task"))
+    yield exists().where(asked[LEASES], LEASES.c.task == bindparam("task"))
+    yield exists().where(asked[HELD], HELD.c.task == bindparam("task"))
+    yield from (run.c[name] for name in RUN_COLUMNS)
 
 
+_OF_BOARD: Final = tables.cards, and_(tables.cards.c.board == boards.c.board, tables.cards.c.task == bindparam("task"))
+_OF_CARD: Final = RUNS, and_(*(RUNS.c[name] == tables.cards.c[name] for name in ("board", "task", "run")))
 _CARD: Final = len(TASK_VALUES)
 _BESIDE: Final = _CARD + 6
-_KNOWN: Final = Prepared(_one())
+_KNOWN: Final = Prepared(with_card(select().select_from(boards).where(boards.c.board == bindparam("board"))))
 _TASKS: Final = Prepared(_of((TASKS.c[name] for name in TASK_VALUES), _among(TASKS.c.task)))
 _RUNS: Final = Prepared(_of((RUNS.c[name] for name in RUN_COLUMNS), _among(RUNS.c.task), RUNS.c.ended_by.is_(None)))
 _LINKS: Final = Prepared(

@@ -93,8 +93,9 @@ def _partial(name: str, table: Table, *columns: str, where: str, unique: bool = 
 
 
 _partial("tasks_key", tasks, "board", "key", where="key IS NOT NULL", unique=True)
-_partial("tasks_running", tasks, "board", "run", where="run IS NOT NULL")
-Index("tasks_liftable", tasks.c.board, tasks.c.hold_sticky)
+LIFTABLE = "hold_cause IS NOT NULL AND NOT hold_sticky AND NOT archived"
+"""A card with a hold that a sweep may lift (RULES §5)."""
+_partial("tasks_liftable", tasks, "board", "task", where=LIFTABLE)
 CLAIMABLE = (
     "NOT archived AND outcome IS NULL AND run IS NULL AND hold_cause IS NULL AND lane <> 'triage' AND open_parents <= 0"
 )

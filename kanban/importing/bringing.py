@@ -19,8 +19,9 @@ from sqlalchemy import Engine
 
 from kanban.address import Address
 from kanban.again import again
+from kanban.at_desk import at_desk, looking
 from kanban.commands import Decision
-from kanban.desk import Desk, at_desk, looking
+from kanban.desk import Desk
 from kanban.failpoints import reach
 from kanban.findings import counted, listed
 from kanban.founding import found, found_at

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from kanban.again import again
+from kanban.at_desk import at_desk
 from kanban.commands import Credential, Decision, known
-from kanban.desk import Desk, at_desk
+from kanban.desk import Desk
 from kanban.hosts import Host
 from kanban.refusals import Forbidden, LostClaim
 from kanban.starting import may_bind

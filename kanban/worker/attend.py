@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Final
 
 from kanban.admission import caps_of, live_of, refuse
 from kanban.again import PATIENCE
+from kanban.at_desk import at_desk, looking
 from kanban.booking import decide_step
 from kanban.claims import claimant
 from kanban.commands import known
 from kanban.config import Assignee
-from kanban.desk import Desk, at_desk, looking
+from kanban.desk import Desk
 from kanban.evidence import Evidence, read_evidence
 from kanban.folders import LOG, check_room, run_folder
 from kanban.hosts import Host

@@ -11,8 +11,8 @@ import pytest
 
 from kanban import doctor_machine, doctor_runs, doctor_store
 from kanban.address import address_of
+from kanban.at_desk import at_desk
 from kanban.commands import Decision
-from kanban.desk import at_desk
 from kanban.doctor import examine, is_broken, is_unreadable
 from kanban.doctor_cards import rings
 from kanban.doctor_machine import of_mounts, of_packages, of_space, of_sqlite

@@ -8,7 +8,7 @@ import threading
 import pytest
 
 from kanban import Board
-from kanban.desk import at_desk
+from kanban.at_desk import at_desk
 from kanban.folders import run_folder, scratch_folder, worktree_folder
 from kanban.prune import prune
 from kanban.refusals import Forbidden

@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from kanban import Board
-from kanban.desk import at_desk
+from kanban.at_desk import at_desk
 from kanban.founding import found
 from kanban.refusals import LostClaim
 from ledger.clock import SECOND, system_clock

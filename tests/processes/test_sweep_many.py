@@ -6,7 +6,8 @@ import gc
 
 import pytest
 
-from kanban.desk import Desk, at_desk
+from kanban.at_desk import at_desk
+from kanban.desk import Desk
 from kanban.sweep import Sweeper
 from kanban.tick import Tick
 from ledger.errors import StoreFull

@@ -5,8 +5,10 @@ from __future__ import annotations
 from functools import reduce
 
 import pytest
+from hypothesis import given as drawn
+from hypothesis import strategies as st
 
-from ledger.events import ENDINGS
+from ledger.events import ENDINGS, Outcome
 from ledger.ids import lock_hash
 from projections.run import Binding, Run, Stop, evolve_run
 from tests import given
@@ -18,6 +20,18 @@ ENDS = {
     "changes_requested": given.changes_requested(1),
     "blocked": given.blocked(1, "worker"),
 }
+
+RUNS = st.integers(1, 3)
+ODD = st.one_of(
+    st.builds(given.claimed, RUNS),
+    st.builds(given.exited, RUNS, st.sampled_from(sorted(set(Outcome) - {Outcome.OK, Outcome.FAIL}))),
+    st.builds(given.completed, st.none() | RUNS),
+    st.builds(given.review_requested, RUNS),
+    st.builds(given.changes_requested, st.none() | RUNS),
+    st.builds(given.blocked, st.none() | RUNS),
+    st.sampled_from([given.reopened(), given.archived(), given.unblocked(), given.late_result()]),
+)
+"""Also what no decision comes to, but a forged or foreign log may hold."""
 
 
 def fold(*events, start=None):
@@ -126,6 +140,16 @@ def test_a_second_end_changes_nothing(kind):
     """RULES §6: exit codes count only while the run is open."""
     ended = fold(given.claimed(), given.completed(1, "ok"))
     assert fold(ENDS[kind], start=ended) == ended
+
+
+@drawn(st.lists(ODD, max_size=12))
+def test_the_run_of_a_card_is_open_in_any_log_however_odd(events):
+    """So the cards that run are found among those that have an open run."""
+    told = given.history(*events)
+    card = given.fold(told)
+    if card.run is not None:
+        run = reduce(evolve_run, [event for event in told if event.run == card.run], None)
+        assert run.open
 
 
 @pytest.mark.parametrize(

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from kanban import Board, commands
 from kanban import desk as desks
+from kanban.at_desk import at_desk, looking
 from kanban.commands import Decision
-from kanban.desk import Desk, at_desk
+from kanban.desk import Desk
 from kanban.refusals import Paused
 from ledger import ids, standing
 from ledger.errors import StoreFault, WrongExpectedVersion
@@ -129,7 +130,7 @@ def test_a_card_read_at_once_is_what_is_read_of_it_bit_by_bit(lend, engine_name)
 
 def at_desk_of(store):
     """The same board for another reader, while a writer holds it."""
-    return desks.looking(store.engine, "b", store.clock)
+    return looking(store.engine, "b", store.clock)
 
 
 def all_of(desk, task):

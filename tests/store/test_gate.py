@@ -1,15 +1,20 @@
 """The fair gate before every write: writers take turns, and no wait is without a limit."""
 
+import fcntl
 import multiprocessing
 import os
+import subprocess
 import threading
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
+from pathlib import Path
 
 import pytest
 
 from ledger import gate as gates
+from ledger.database import writing
 from ledger.errors import StoreBusy
-from ledger.gate import gate
+from ledger.gate import Kept, gate
+from tests.engines import on
 from tests.fleets import PATIENCE
 
 
@@ -113,3 +118,114 @@ def test_a_writer_that_is_interrupted_while_it_looks_keeps_nobody_out(tmp_path, 
     for descriptor in opened:
         with pytest.raises(OSError, match="Bad file descriptor"):
             os.fstat(descriptor)
+
+
+def of_file(path):
+    """This process's descriptors of *path*, also once it was removed."""
+    found = []
+    for link in Path("/proc/self/fd").iterdir():
+        with suppress(OSError):
+            if str(link.readlink()).removesuffix(" (deleted)") == str(path):
+                found.append(int(link.name))
+    return found
+
+
+def is_free(path):
+    """Whether the gate can be passed at once."""
+    with path.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+
+def test_a_kept_file_is_locked_in_its_turn_and_free_between_two(tmp_path):
+    """It is opened once; whoever keeps it shuts nobody out."""
+    path, kept = tmp_path / "g", Kept()
+    for _ in range(3):
+        with gate(path, timeout=1, kept=kept):
+            (descriptor,) = of_file(path)
+            assert not is_free(path)
+        assert of_file(path) == [descriptor]
+        assert is_free(path)
+    del kept
+    assert of_file(path) == []
+
+
+def test_a_kept_file_that_was_removed_is_opened_anew(tmp_path):
+    """Others would lock the new one, and both would be in at once."""
+    path, kept = tmp_path / "g", Kept()
+    with gate(path, timeout=1, kept=kept):
+        pass
+    path.unlink()
+    with gate(path, timeout=1, kept=kept):
+        assert not is_free(path)
+
+
+def test_a_turn_that_failed_or_never_came_keeps_nothing(tmp_path):
+    """The connection that a file is kept with may be another's by then."""
+    path, kept = tmp_path / "g", Kept()
+    with pytest.raises(ZeroDivisionError), gate(path, timeout=1, kept=kept):
+        1 / 0  # noqa: B018
+    assert of_file(path) == []
+    with gate(path, timeout=1), pytest.raises(StoreBusy), gate(path, timeout=0.01, kept=kept):
+        pytest.fail("two held the gate at once")
+    assert is_free(path)
+    with gate(path, timeout=1, kept=kept):
+        assert not is_free(path)
+
+
+def test_a_process_that_was_forked_in_a_turn_does_not_prolong_it(tmp_path):
+    """The child has the open file as well; it is unlocked for both."""
+    path, kept = tmp_path / "g", Kept()
+    with gate(path, timeout=1, kept=kept):
+        pass
+    with gate(path, timeout=1, kept=kept):
+        child = subprocess.Popen(["sleep", "60"], pass_fds=of_file(path))
+    try:
+        assert is_free(path)
+    finally:
+        child.kill()
+        child.wait()
+
+
+@on("sqlite")
+def test_a_connection_opens_the_gate_of_its_store_once(store):
+    """And with the connections it goes: many writes, then none of its files is open."""
+    path = store.path.with_name(f"{store.path.name}.gate")
+    held = []
+    for _ in range(5):
+        with writing(store.engine):
+            held.append(of_file(path))
+            assert not is_free(path)
+        assert is_free(path)
+    assert held == [held[0]] * 5
+    assert len(held[0]) == 1
+    with pytest.raises(ZeroDivisionError), writing(store.engine):
+        1 / 0  # noqa: B018
+    assert is_free(path)
+    with writing(store.engine):
+        pass
+    store.engine.dispose()
+    assert of_file(path) == []
+
+
+@on("sqlite")
+def test_writers_of_one_process_pass_one_by_one(store):
+    """Each thread's connection has an open file of its own."""
+    inside, most = [], []
+
+    def write():
+        for _ in range(20):
+            with writing(store.engine):
+                inside.append(1)
+                most.append(len(inside))
+                inside.pop()
+
+    threads = [threading.Thread(target=write) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert (len(most), max(most)) == (120, 1)

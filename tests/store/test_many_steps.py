@@ -7,8 +7,9 @@ from contextlib import suppress
 import pytest
 
 from kanban.applying import Booker, renewed
+from kanban.at_desk import at_desk
 from kanban.commands import Decision
-from kanban.desk import Desk, at_desk
+from kanban.desk import Desk
 from kanban.evidence import NO_EVIDENCE
 from kanban.outcome import Verb
 from kanban.plan import AskStop, Book, Forget, Lease, Lift, Renew, Seen, Signal

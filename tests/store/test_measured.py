@@ -8,8 +8,8 @@ from collections import Counter
 import pytest
 
 from kanban import measures
+from kanban.at_desk import APPENDED, at_desk
 from kanban.commands import Decision
-from kanban.desk import APPENDED, at_desk
 from kanban.laps import Lap, Laps
 from kanban.measures import Measures
 from ledger.database import reading, writing

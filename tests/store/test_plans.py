@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from kanban import snapshot
+from kanban.at_desk import at_desk
 from kanban.claims import HandClaim, claim_all
-from kanban.desk import at_desk
 from kanban.hosts import Host
 from ledger.database import reading, writing
 from projections import leases, queries
@@ -116,8 +116,8 @@ def test_a_later_page_begins_in_the_index_where_the_one_before_ended(sized, filt
 @pytest.mark.parametrize(
     ("filters", "index"),
     [
-        ({"status": "running"}, "INDEX tasks_running (board=? AND run>?)"),
-        ({"sort": "created"}, "COVERING INDEX tasks_in_order (board=?)"),
+        ({"status": "running"}, "runs USING COVERING INDEX runs_open (ended_by=? AND board=?)"),
+        ({"sort": "created"}, "tasks USING COVERING INDEX tasks_in_order (board=?)"),
     ],
     ids=str,
 )
@@ -126,7 +126,9 @@ def test_cards_that_no_index_has_in_order_are_chosen_by_id_from_the_fewest_there
     with reading(sized.engine) as tx:
         plan = ordered_by_id(plans(tx, lambda tx: queries.list_tasks(tx, "b", limit=100, **filters)))
     chosen = plan[plan.index("LIST SUBQUERY") :]
-    assert f"SEARCH tasks USING {index}" in chosen
+    assert f"SEARCH {index}" in chosen
+    assert "SCAN tasks" not in chosen
+    assert "SCAN runs" not in chosen
     assert plan.startswith("SEARCH tasks USING PRIMARY KEY (board=? AND task=?)")
 
 
@@ -140,6 +142,14 @@ def test_a_claim_of_the_next_card_reads_no_table_whole(planned):
     assert [plan for plan in found.values() if "SCAN" in plan.replace("SCAN leases", "") or "TEMP" in plan] == []
     with reading(planned.engine) as tx:
         assert queries.task(tx, "b", "t_next")["status"] == "running"
+
+
+def test_cards_with_a_hold_that_may_lift_are_found_without_the_others(planned):
+    """RULES §7.5: those that were held by a budget, be they many or few."""
+    with reading(planned.engine) as tx:
+        (plan, *_) = plans(tx, lambda tx: snapshot.liftable(tx, "b")).values()
+    assert plan.startswith("SEARCH tasks USING INDEX tasks_liftable (board=?)")
+    assert "TEMP" not in plan
 
 
 def test_the_runs_to_watch_are_found_without_reading_every_run_there_ever_was(planned):

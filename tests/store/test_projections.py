@@ -30,7 +30,7 @@ from projections.rows import (
     task_from,
     task_row,
 )
-from projections.run import Run
+from projections.run import Run, evolve_run
 from projections.settings import NEW_BOARD, Settings
 from projections.task import Hold, Task, claimable, status
 from tests import given, ledgers
@@ -389,10 +389,13 @@ STATES = [
 
 @pytest.fixture
 def every_state(store):
-    """A row for each combination of the inputs of a status."""
+    """A row for each combination of the inputs of a status; a card that runs has its run, as in any log."""
     with writing(store.engine) as tx:
         rows = [{"board": "b", "open_parents": task.open_parents, **task_row(task)} for task in STATES]
         tx.execute(insert(tables.tasks), rows)
+        opened = evolve_run(None, given.history(given.claimed())[0])
+        runs = [{"board": "b", **run_row(opened._replace(task=task.id))} for task in STATES if task.run is not None]
+        tx.execute(insert(tables.runs), runs)
     return store
 
 

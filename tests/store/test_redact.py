@@ -10,10 +10,11 @@ import pytest
 from sqlalchemy import event, select
 
 from kanban import session
+from kanban.at_desk import at_desk
 from kanban.board import Board
 from kanban.commands import Decision
 from kanban.config import Config
-from kanban.desk import Desk, at_desk
+from kanban.desk import Desk
 from kanban.endings import ending
 from kanban.folders import run_folder, scratch_folder
 from kanban.hosts import this_host

@@ -9,8 +9,8 @@ from hypothesis import given as drawn
 from hypothesis import settings
 from hypothesis import strategies as st
 
+from kanban.at_desk import at_desk
 from kanban.commands import Decision
-from kanban.desk import at_desk
 from ledger.writes import Writes
 from projections import tables
 from tests import given
