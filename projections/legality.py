@@ -54,7 +54,7 @@ CHECKS: Final[dict[str, Check]] = {
 }
 
 
-_REMEMBERED: Final = ENDINGS | {"created", "claimed", "late_result"}
+REMEMBERED: Final = ENDINGS | {"created", "claimed", "late_result"}
 """Kinds after which the judge knows more than before."""
 
 
@@ -117,7 +117,7 @@ class Judge:
 
     def after(self, event: Recorded, was: Task | None) -> None:
         """Go on to the next moment: *event* has been folded, the card *was* before it."""
-        if event.kind not in _REMEMBERED:
+        if event.kind not in REMEMBERED:
             return
         self.moment.take(event)
         if event.run is None or was is None or self.blind or event.task in self._guilty:

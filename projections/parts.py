@@ -7,7 +7,7 @@ doubt, and then one process looks at the whole log and names what is wrong.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing, nullcontext
 from functools import partial
 from itertools import accumulate, pairwise, starmap
@@ -24,19 +24,14 @@ from ledger.store import at_position
 from projections import tables
 from projections.chained import Stretch
 from projections.compared import SHAPES, Cards, Comparison
-from projections.legality import Judge
+from projections.legality import REMEMBERED, Judge
 from projections.logged import log_of
-from projections.moment import Moment
 from projections.past import past
 from projections.raw import pages
-from projections.replay_event import FOLDED, event_of
+from projections.replay_event import FOLDED, decoded
+from projections.window import Window
 from projections.world import World
 
-_OF_CARDS: Final = frozenset({"created", "linked", "unlinked", "completed", "reopened", "archived"})
-"""The kinds by which a card comes to be, is a parent or a child, and is open or closed."""
-_OF_RUNS: Final = ENDINGS | {"claimed"}
-_SAID: Final = frozenset({"created", "linked", "unlinked", "claimed"})
-"""Those among them whose facts say more than the kind."""
 _TYPES: Final[dict[str, frozenset[type]]] = {
     **dict.fromkeys(("position", "version", "schema", "at"), frozenset({int})),
     "task": frozenset({str}),
@@ -192,7 +187,7 @@ class _Looking:
     def __init__(self, tx: Connection, part: Part) -> None:
         self.tx, self.part = tx, part
         self.world = World(in_place=True)
-        self.moment = _Window(self.world, tx, part)
+        self.moment = Window(self.world, tx, part)
         self.judge = Judge(self.world, self.moment)
         self.count = 0
 
@@ -208,12 +203,13 @@ class _Looking:
 
     def read(self, heard: Callable[[int], None]) -> None:
         """Take every event of the part's cards, and of the board itself."""
-        take = self._take_strictly if self.part.strict else self._take
         with closing(pages(self.tx, self._query())) as log:
             for page in log:
                 _check_types(page)
-                for event in map(event_of, page):
-                    take(event)
+                told = list(map(decoded, page))
+                self._take(told)
+                if self.part.strict:
+                    _validate(told)
                 if self.judge.found:
                     raise Doubt(self.judge.found[0].text)
                 self.count += len(page)
@@ -242,22 +238,28 @@ class _Looking:
         mine = case((events.c.task == "", 1), (and_(*part.cards.bounds(events.c.task)), 1), else_=0)
         return log.where(mine == 1).with_only_columns(*columns, words.c.words if part.strict else null())
 
-    def _take(self, event: Recorded) -> None:
-        name, world, judge, moment = event.task, self.world, self.judge, self.moment
-        card = world.tasks.get(name)
-        version = card.version if card is not None else world.settings.version if name == "" else 0
-        if event.version != version + 1:
-            raise Doubt(f"version {event.version} of {name} after {version}")
-        if judge.dues and event.position != moment.now + 1:
-            raise Doubt("what had to follow an event does not")
-        moment.now = event.position
-        was = card.frozen() if card is not None and event.kind in ENDINGS else card
-        judge.before(event, card)
-        world.evolve_known(event, card)
-        judge.after(event, was)
+    def _take(self, told: list[Recorded]) -> None:
+        world, judge, moment = self.world, self.judge, self.moment
+        tasks, before, evolve, after = world.tasks, judge.before, world.evolve_known, judge.after
+        for event in told:
+            name = event.task
+            card = tasks.get(name)
+            version = card.version if card is not None else world.settings.version if name == "" else 0
+            if event.version != version + 1:
+                raise Doubt(f"version {event.version} of {name} after {version}")
+            if judge.dues and event.position != moment.now + 1:
+                raise Doubt("what had to follow an event does not")
+            moment.now = event.position
+            was = card.frozen() if card is not None and event.kind in ENDINGS else card
+            before(event, card)
+            evolve(event, card)
+            if event.kind in REMEMBERED:
+                after(event, was)
 
-    def _take_strictly(self, event: Recorded) -> None:
-        self._take(event)
+
+def _validate(told: list[Recorded]) -> None:
+    """Every field through Pydantic."""
+    for event in told:
         wrong = valid(event)
         if wrong is not None:
             raise Doubt(wrong)
@@ -269,86 +271,3 @@ def _check_types(page: Sequence[tuple[Any, ...]]) -> None:
         wanted = _TYPES.get(FOLDED[place])
         if wanted is not None and not wanted.issuperset(map(type, column)):
             raise Doubt("a column holds another type")
-
-
-class _Window(Moment):
-    """A moment that looks up cards and runs of other parts where it is asked for them, up to that moment."""
-
-    def __init__(self, world: World, tx: Connection, part: Part) -> None:
-        super().__init__(world)
-        self.now = 0
-        """The position of the event under judgement."""
-        self._claims: set[tuple[str, int]] = set()
-        self._of_cards = _Others(tx, part, _OF_CARDS, self._take_card)
-        self._of_runs = _Others(tx, part, _OF_RUNS, self._take_run)
-
-    def look_at_cards(self) -> None:
-        self._of_cards.take(self.now)
-
-    def look_at_runs(self) -> None:
-        self._of_runs.take(self.now)
-
-    def had_run(self, task: str, number: int) -> bool:
-        return super().had_run(task, number) or (task, number) in self._claims
-
-    def end(self) -> None:
-        """No event is judged any more: what was asked for is brought up to the end of the log."""
-        self._of_cards.end()
-        self._of_runs.end()
-
-    def close(self) -> None:
-        """Nothing is looked up any more, and no ring keeps the whole world from going as soon as it is not needed."""
-        for others in (self._of_cards, self._of_runs):
-            others.close()
-        del self._of_cards, self._of_runs
-
-    def _take_card(self, event: Recorded) -> None:
-        self.world.evolve(event)
-        if event.kind == "created":
-            self.take(event)
-
-    def _take_run(self, event: Recorded) -> None:
-        self.take(event)
-        if event.kind == "claimed":
-            self._claims.add((event.task, event.run or 0))
-
-
-class _Others:
-    """The events of some *kinds* of all other cards, read from the first time that they are asked for."""
-
-    def __init__(self, tx: Connection, part: Part, kinds: frozenset[str], taken: Callable[[Recorded], None]) -> None:
-        self._tx, self._part, self._kinds, self._taken = tx, part, kinds, taken
-        self._rows: Generator[Recorded, None, None] | None = None
-        self._next: Recorded | None = None
-
-    def take(self, until: int) -> None:
-        """Take those that stand before position *until*."""
-        if self._rows is None:
-            self._rows = self._read()
-            self._next = next(self._rows, None)
-        while self._next is not None and self._next.position < until:
-            self._taken(self._next)
-            self._next = next(self._rows, None)
-
-    def end(self) -> None:
-        """Take the rest, if any was asked for."""
-        if self._rows is not None:
-            self.take(self._part.end + 1)
-
-    def close(self) -> None:
-        """Let the cursor go."""
-        if self._rows is not None:
-            self._rows.close()
-
-    def _read(self) -> Generator[Recorded, None, None]:
-        with closing(pages(self._tx, self._query())) as found:
-            for page in found:
-                yield from map(event_of, page)
-
-    def _query(self) -> Select[Any]:
-        part, told = self._part, events.c.kind.in_(sorted(_SAID & self._kinds))
-        columns = [events.c[name] for name in FOLDED[:-2]]
-        theirs = case((events.c.task == "", 0), (and_(*part.cards.bounds(events.c.task)), 0), else_=1)
-        log = log_of(part.board, until=part.until, wanted=frozenset())
-        facts = case((told, events.c.facts), else_="{}")
-        return log.where(events.c.kind.in_(sorted(self._kinds)), theirs == 1).with_only_columns(*columns, facts, null())
