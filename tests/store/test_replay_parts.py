@@ -146,6 +146,24 @@ def test_an_instant_before_that_of_the_event_before_it_is_named_wherever_stretch
     assert hands.alike(store, answered, jobs=jobs, chain=False)[1] == "parts"
 
 
+@pytest.mark.parametrize(
+    ("told", "rule"),
+    [
+        ([given.claimed(), given.late_result()], "§8"),
+        ([given.claimed(), given.exited(1, "clean", code=0, evidence="exit_record")], "§2"),
+    ],
+    ids=["late result", "clean exit"],
+)
+def test_what_must_follow_an_event_is_missed_by_its_part(store, answered, told, rule):
+    """RULES §2, §8: a late result of an open run ends it as blocked, a clean exit is a violation."""
+    for task in ("t_a", "t_b", "t_c"):
+        act(store, task, given.created())
+    act(store, "t_c", *told)
+    act(store, "t_b", given.commented())
+    one, by = hands.alike(store, answered, jobs=2, chain=False)
+    assert ([each.rule for each in one.divergences], by) == ([rule], "one")
+
+
 @pytest.mark.parametrize("position", [21, 23])
 def test_a_shape_is_looked_at_by_the_part_of_its_card(board, answered, position):
     """CLI: --strict; words have shapes, too."""

@@ -10,6 +10,7 @@ import pytest
 from ledger.errors import NewerSchema, UnknownKind
 from ledger.events import KINDS, SCHEMAS
 from ledger.upcasters import UPCASTERS, check_readable, check_steps, upcast
+from projections.replay_event import FOLDED, decoded, event_of
 from tests import given
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "fixtures" / "old_shapes.json").read_text(encoding="utf-8"))
@@ -41,6 +42,17 @@ def test_a_step_does_not_change_what_it_was_given():
     facts = {"to": "ann", "kilos": 2}
     read("parcel_sent", 1, facts)
     assert facts == {"to": "ann", "kilos": 2}
+
+
+def test_an_event_of_a_replay_reads_an_old_shape_as_any_other_does(monkeypatch):
+    """RULES §2: decoded late or at once."""
+    told = given.history(given.commented("a word"))[0]._replace(facts_text='{"said":2}')
+    row = [getattr(told, name) for name in FOLDED]
+    read_by = [lambda: told.facts, lambda: event_of(row).facts, lambda: decoded(row).facts]
+    assert [read() for read in read_by] == [{"said": 2}] * 3
+    monkeypatch.setitem(SCHEMAS, "commented", 2)
+    monkeypatch.setitem(UPCASTERS, ("commented", 1), lambda facts: {"said": str(facts["said"])})
+    assert [read() for read in read_by] == [{"said": "2"}] * 3
 
 
 @pytest.mark.parametrize("schema", [0, 4])
