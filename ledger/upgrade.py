@@ -144,6 +144,8 @@ def make_tables(tx: Connection, metadata: MetaData | None = None) -> None:
 
     if tx.dialect.name != "sqlite" and inspect(tx).has_table("alembic_version"):  # SQLite's writer is alone already
         tx.execute(text("SELECT version_num FROM alembic_version FOR UPDATE"))
+    if not tx.in_transaction():
+        tx.begin()  # where Alembic finds no transaction of Core's, it commits each step for itself
     with as_file(files("migrations")) as folder:
         command.upgrade(_config(str(folder), tx, metadata), "head")
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from sqlalchemy import inspect
 
 from kanban.backup import backup
 from ledger import upgrade
+from ledger.database import reading
 from ledger.schema import REVISION
 from projections.folding import FOLD_VERSION
 from projections.tables import metadata
@@ -63,6 +65,21 @@ def test_the_database_still_refuses_that_its_log_is_changed(kept):
     for statement in ("UPDATE events SET at = at + 1", "DELETE FROM events", "UPDATE words SET words = '{}'"):
         with pytest.raises(Exception, match=r"append-only|can be redacted"):
             store.sql(statement)
+
+
+def test_an_upgrade_that_fails_at_its_last_step_leaves_the_store_as_it_was(engine_name, tmp_path):
+    """All steps are one transaction: nobody ever sees a store between two revisions."""
+    with servers.shared().lent() as url:
+        store = stores.opened("0001", engine_name, tmp_path, url)
+        store.sql("DROP INDEX tasks_running")  # which a later revision drops
+        with pytest.raises(Exception, match="tasks_running"):
+            upgrade.upgrade(store.engine)
+        assert upgrade.revision(store.engine) == "0001"
+        with reading(store.engine) as tx:
+            assert not inspect(tx).has_table("snapshots")
+        store.sql("CREATE INDEX tasks_running ON tasks (board, run)")
+        assert upgrade.upgrade(store.engine) == REVISION
+        store.engine.dispose()
 
 
 def test_stores_of_this_revision_are_kept():
