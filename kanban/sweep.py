@@ -134,6 +134,7 @@ class Sweeper:
             keep_held(desk, self.shop.host.id, admission, tick)
             changed = bool(steps or claims)
             stamp(desk, self.shop.host.id, tick, changed=changed)
+            self._next_at(desk)  # asked again at the end, and whoever meets damage there has started workers
             trace = self._measure(desk)
             at, policy = desk.now, desk.settings.policy
             reach("before-apply-commit")

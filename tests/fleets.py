@@ -280,8 +280,7 @@ class Fleet:
 
     def all_dead(self) -> bool:
         """Whether none is left of the processes that carry this home in their environment; kills those that are."""
-        mark = f"LEDGER_HOME={self.home}".encode()
-        left = [pid for pid in ProcessTable.snapshot().processes if pid != os.getpid() and mark in _environment(pid)]
+        left = self.left()
         for pid in left:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -289,6 +288,11 @@ class Fleet:
             if "sweeper" in vars(board):
                 board.sweeper.children.reap()
         return not left
+
+    def left(self) -> list[int]:
+        """The processes that carry this home in their environment, this one aside."""
+        mark = f"LEDGER_HOME={self.home}".encode()
+        return [pid for pid in ProcessTable.snapshot().processes if pid != os.getpid() and mark in _environment(pid)]
 
     def _close_boards(self) -> None:
         for board in self.boards:
