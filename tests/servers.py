@@ -123,10 +123,10 @@ class Server:
         guardian.await_end(workers, seconds=60)
 
     def terminate(self, database: str | None = None) -> int:
-        """End the connections of all clients, or of those in *database*; answers how many there were."""
+        """End the connections of all clients, or of those in *database*, and wait for that; how many there were."""
         return len(
             self.ask(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE backend_type = 'client backend'"
+                "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE backend_type = 'client backend'"
                 " AND pid <> pg_backend_pid() AND datname = coalesce(%s, datname)",
                 (database,),
             )

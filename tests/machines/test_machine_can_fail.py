@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RULE_MARKER, run_state_machine_as_test
 
-from kanban import applying, booking, claims, commands, desk, endings, evidence, observe, plan, snapshot, starting
+from kanban import applying, at_desk, booking, claims, commands, endings, evidence, observe, plan, snapshot, starting
 from kanban.desk import Desk
 from kanban.plan import AskStop
 from ledger import erasing
@@ -170,7 +170,7 @@ def a_claim_by_hand_ignores_what_is_ending(*_):
     return False
 
 
-@fault((desk, "writing"), by="a_sweep_dies")
+@fault((at_desk, "writing"), by="a_sweep_dies")
 @contextmanager
 def half_a_transaction_is_committed(engine):
     with engine.connect().execution_options(immediate=True, writes=True) as tx, tx.begin() as whole:

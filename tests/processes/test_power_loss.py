@@ -33,8 +33,8 @@ def spy(folder):
     gate = ledger.sqlite.gate
 
     @contextlib.contextmanager
-    def copying(path, *, timeout):
-        with gate(path, timeout=timeout):
+    def copying(path, *, timeout, **kept):
+        with gate(path, timeout=timeout, **kept):
             yield
             at, store = time.monotonic_ns(), str(path).removesuffix(".gate")
             to = os.path.join(folder, f"{len(os.listdir(folder)):05}-{at}")
