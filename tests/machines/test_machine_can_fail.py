@@ -8,7 +8,20 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import RULE_MARKER, run_state_machine_as_test
 
-from kanban import applying, at_desk, booking, claims, commands, endings, evidence, observe, plan, snapshot, starting
+from kanban import (
+    applying,
+    at_desk,
+    booking,
+    claims,
+    commands,
+    desk,
+    endings,
+    evidence,
+    observe,
+    plan,
+    snapshot,
+    starting,
+)
 from kanban.desk import Desk
 from kanban.plan import AskStop
 from ledger import erasing
