@@ -84,7 +84,7 @@ class Draft(NamedTuple):
     @classmethod
     def of(cls, task: str, event: Event, actor: Actor) -> Draft:
         """Encode *event*. Raises `InvalidText` naming the field that holds a NUL or a lone surrogate."""
-        fields = event.model_dump(mode="json")
+        fields = event.__pydantic_serializer__.to_python(event, mode="json")  # `model_dump` at half the price
         kind = fields.pop("kind")
         run = fields.pop("run", None)
         outcome = fields.pop("outcome", None)

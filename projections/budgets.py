@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from projections.policy import Policy
 from projections.task import Task
 
 
-@dataclass(frozen=True, slots=True)
-class Budget:
+class Budget(NamedTuple):
     """A budget as it stands: what was counted, the limit, and where the limit comes from."""
 
     cause: str
-    count: int
+    count: int  # type: ignore[assignment]  # of a tuple, which nobody asks
     limit: int
     limit_source: str
     sticky: bool
