@@ -5,7 +5,7 @@ Whoever books the end, worker or sweep, comes through `ending`: so the same end 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from kanban.commands import Ahead, View, ahead, foretell, known, system
 from kanban.operators import decide_as_operator
@@ -25,15 +25,20 @@ def ending(view: View, run: Run, first: Event, actor: Actor) -> tuple[list[Draft
     The second value names the wishes that came to nothing because the card was done by then.
     """
     before = known(view, run.task)
-    policy = view.settings.policy
     drafts = [Draft.of(run.task, first, actor)]
-    after = ahead(before, drafts, view.now)
-    if drafts[0].kind == "exited" and drafts[0].outcome == Outcome.CLEAN:
-        drafts.append(Draft.of(run.task, _violation(view, run, after), system(actor)))
-    budget = tripped(before, after, policy, ended_by=drafts[0].kind)
-    if budget is not None:
-        drafts.append(Draft.of(run.task, blocked_by(budget), system(actor)))
+    if drafts[0].kind != "completed":  # which raises no count
+        drafts += _charged(view, run, before, drafts[0], actor)
     return _grant(view, run, before, drafts)
+
+
+def _charged(view: View, run: Run, before: Task, end: Draft, actor: Actor) -> Iterator[Draft]:
+    """The violation that a clean exit is, and the block of the budget that is at its limit by this end."""
+    after = ahead(before, [end], view.now)
+    if end.kind == "exited" and end.outcome == Outcome.CLEAN:
+        yield Draft.of(run.task, _violation(view, run, after), system(actor))
+    budget = tripped(before, after, view.settings.policy, ended_by=end.kind)
+    if budget is not None:
+        yield Draft.of(run.task, blocked_by(budget), system(actor))
 
 
 def blocked_by(budget: Budget) -> e.Blocked:

@@ -156,15 +156,20 @@ class Shelf:
         tasks, runs, granted = self._tasks.values(), self._runs.values(), self._granted.values()
         free, released = self._free, self._released
         self.clear()
-        writes.insert(TASKS, [{**task_row(now), "open_parents": 0} for was, now in tasks if was is None])
-        writes.put(RUNS, [(self._board, *run_values(now)) for was, now in runs if was is None])
-        moved = [({"task": now.id}, task_changes(was, now)) for was, now in tasks if was is not None]
-        _change(writes, TASKS, moved)
-        kept = [(was, now) for was, now in runs if was is not None]
-        _change(writes, RUNS, [({"task": now.task, "run": now.run}, run_changes(was, now)) for was, now in kept])
-        writes.insert(LEASES, granted)
-        writes.remove(HELD, ("task",), [{"task": task} for task in free])
-        writes.remove(LEASES, ("task", "run"), released)
+        if created := [now for was, now in tasks if was is None]:
+            writes.insert(TASKS, [{**task_row(now), "open_parents": 0} for now in created])
+        if opened := [now for was, now in runs if was is None]:
+            writes.put(RUNS, [(self._board, *run_values(now)) for now in opened])
+        if moved := [({"task": now.id}, task_changes(was, now)) for was, now in tasks if was is not None]:
+            _change(writes, TASKS, moved)
+        if kept := [(was, now) for was, now in runs if was is not None]:
+            _change(writes, RUNS, [({"task": now.task, "run": now.run}, run_changes(was, now)) for was, now in kept])
+        if granted:
+            writes.insert(LEASES, granted)
+        if free:
+            writes.remove(HELD, ("task",), [{"task": task} for task in free])
+        if released:
+            writes.remove(LEASES, ("task", "run"), released)
 
     def clear(self) -> None:
         """Forget what waits: it was rolled back."""

@@ -203,6 +203,15 @@ def test_a_completion_trips_no_run_budget_even_under_a_count_that_it_did_not_res
     assert tripped(before, before, POLICY, ended_by="completed") is None
 
 
+@drawn(
+    st.lists(st.integers(0, 60), min_size=5, max_size=5), st.none() | st.integers(1, 5), st.sampled_from(["ok", "fail"])
+)
+def test_a_completion_trips_no_budget_whatever_was_counted(counts, own, outcome):
+    """RULES §5: an epoch begins, and no count is raised by it; so nobody asks."""
+    counted = dict(zip(["failures", "streak", "spent", "neutral", "runs"], counts, strict=True))
+    assert trip(task(max_retries=own, run=1, last_run=1, **counted), given.completed(1, outcome)) is None
+
+
 def test_a_config_exit_trips_no_budget_since_its_own_hold_is_sticky():
     """RULES §4: a budget writes none where the end itself set a sticky hold."""
     assert trip(task(failures=1, spent=5, runs=50, run=1), given.exited(1, "config")) is None

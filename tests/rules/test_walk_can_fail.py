@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -153,7 +152,7 @@ def a_new_hold_does_not_replace_an_old_one(task, event):
 
 def replaced(found, cause, **fields):
     """The budgets *found*, that of *cause* changed."""
-    return tuple(replace(budget, **fields) if budget.cause == cause else budget for budget in found)
+    return tuple(budget._replace(**fields) if budget.cause == cause else budget for budget in found)
 
 
 @counting
@@ -185,7 +184,7 @@ def the_failure_budget_comes_first(task, policy):
 
 @counting
 def the_limit_is_said_to_be_the_policys(task, policy):
-    return tuple(replace(budget, limit_source="policy") for budget in BUDGETS(task, policy))
+    return tuple(budget._replace(limit_source="policy") for budget in BUDGETS(task, policy))
 
 
 @comparing
