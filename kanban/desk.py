@@ -269,7 +269,7 @@ class Desk:
     def _append(self, task: str, drafts: Sequence[Draft], command_id: str | None) -> list[Recorded]:
         known = self.settings.version if task == "" else self._version(task)
         appended = self._log.append(drafts, expected=known, at=self._now, command_id=command_id)
-        if any(event.kind == "redacted" for event in appended):
+        if "redacted" in [event.kind for event in appended]:
             erase(self.tx, self.board, appended)
         runs = self._runs.get(task, {})
         before, links = None if task == "" else self.task(task), self._children.get(task)
@@ -277,7 +277,7 @@ class Desk:
         moved = self._shelf.take(self._tx, appended, before=before, runs=runs, children=children)
         if task == "":
             self._settings = None
-        if any(relinks(event) for event in appended):
+        if any(map(relinks, appended)):
             self._forget_links()
         while self._shelf.stale:  # cards that wait for it have moved
             self._tasks.pop(self._shelf.stale.pop(), None)

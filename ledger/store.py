@@ -237,7 +237,8 @@ def follow(
 def _chained(event: Recorded, previous: bytes, salt: bytes) -> Recorded:
     digest = chain.words_digest(salt, event.words_text or "")
     linked = chain.next_hash(previous, envelope_of(event), event.facts_text, digest)
-    return event._replace(words_digest=digest, salt=salt, hash=linked)
+    values = (*event[:_DIGEST], digest, linked, salt, event.words_text)
+    return Recorded._make(values)  # `_replace` at a third of the price
 
 
 def envelope_of(event: Recorded) -> str:
@@ -265,6 +266,7 @@ _EVENT_COLUMNS = (
     events.c.command_id, events.c.facts, events.c.words_digest, events.c.hash,
 )  # fmt: skip
 _STORED = len(_EVENT_COLUMNS)
+_DIGEST = Recorded._fields.index("words_digest")
 
 
 def _columns() -> Select[tuple[object, ...]]:

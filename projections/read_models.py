@@ -119,7 +119,7 @@ class Shelf:
             if run is not None:
                 self._runs[task.id, number] = self._runs.get((task.id, number), (stored,))[0], run
         self._tasks[task.id] = self._tasks.get(task.id, (before,))[0], task
-        relinked = any(relinks(event) for event in recorded)
+        relinked = any(map(relinks, recorded))
         if relinked:  # once the row stands: in an odd log a card may wait for itself
             self.flush(tx)
             _recount(tx, self._board, task.id)
