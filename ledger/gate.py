@@ -13,6 +13,7 @@ import threading
 import time
 from pathlib import Path
 from typing import Final
+from weakref import WeakSet
 
 from ledger.errors import StoreBusy, StoreFull
 
@@ -22,13 +23,20 @@ _FIRST_NAP: Final = 0.002
 _LONGEST_NAP: Final = 0.005
 
 
-class Kept:
-    """The open file of a gate between two turns of one user: to open it again costs more than to lock it."""
+_ALL: Final[WeakSet[Kept]] = WeakSet()
 
-    __slots__ = ("_descriptor",)
+
+class Kept:
+    """The open file of a gate between two turns of one user: to open it again costs more than to lock it.
+
+    A process that is forked lets go of it: it would hold the lock of a parent that was killed in its turn.
+    """
+
+    __slots__ = ("__weakref__", "_descriptor")
 
     def __init__(self) -> None:
         self._descriptor: int | None = None
+        _ALL.add(self)
 
     def taken(self) -> int | None:
         """The descriptor, now the caller's; none where there is none, or the file has gone and others use a new one."""
@@ -50,6 +58,14 @@ class Kept:
             os.close(descriptor)
 
     __del__ = close
+
+
+def _let_go_of_all() -> None:
+    for kept in list(_ALL):
+        kept.close()
+
+
+os.register_at_fork(after_in_child=_let_go_of_all)
 
 
 class gate:  # noqa: N801 – a generator costs more

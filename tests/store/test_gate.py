@@ -3,6 +3,7 @@
 import fcntl
 import multiprocessing
 import os
+import signal
 import subprocess
 import threading
 from contextlib import ExitStack, suppress
@@ -174,6 +175,35 @@ def test_a_turn_that_failed_or_never_came_keeps_nothing(tmp_path):
     assert is_free(path)
     with gate(path, timeout=1, kept=kept):
         assert not is_free(path)
+
+
+def _fork_and_hold(path, entered, child):
+    kept = Kept()
+    with gate(path, timeout=5, kept=kept):
+        pass
+    forked = os.fork()
+    if forked == 0:
+        signal.pause()
+    child.value = forked
+    with gate(path, timeout=5, kept=kept):
+        entered.set()
+        signal.pause()
+
+
+def test_a_holder_that_is_killed_lets_go_though_a_process_that_it_forked_lives_on(tmp_path):
+    """A fork copies what is open, and a lock is gone once no copy is left."""
+    spawn = multiprocessing.get_context("spawn")
+    entered, child = spawn.Event(), spawn.Value("i")
+    holder = spawn.Process(target=_fork_and_hold, args=(tmp_path / "g", entered, child))
+    holder.start()
+    assert entered.wait(timeout=PATIENCE)
+    holder.kill()
+    holder.join()
+    try:
+        with gate(tmp_path / "g", timeout=5):
+            os.kill(child.value, 0)
+    finally:
+        os.kill(child.value, signal.SIGKILL)
 
 
 def test_a_process_that_was_forked_in_a_turn_does_not_prolong_it(tmp_path):
