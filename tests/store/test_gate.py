@@ -37,13 +37,13 @@ def test_a_place_that_was_given_up_keeps_nobody_out(tmp_path):
         pass
 
 
-def test_one_at_a_time_passes(tmp_path):
-    """Threads and the processes around them pass one by one."""
+def most_at_once(turn):
+    """How many of six threads are in a *turn* at the same moment, at the most, and how many turns there were."""
     inside, most = [], []
 
     def pass_through():
         for _ in range(20):
-            with gate(tmp_path / "g", timeout=10):
+            with turn():
                 inside.append(1)
                 most.append(len(inside))
                 inside.pop()
@@ -53,8 +53,12 @@ def test_one_at_a_time_passes(tmp_path):
         thread.start()
     for thread in threads:
         thread.join()
+    return max(most), len(most)
 
-    assert (len(most), max(most)) == (120, 1)
+
+def test_one_at_a_time_passes(tmp_path):
+    """Threads and the processes around them pass one by one."""
+    assert most_at_once(lambda: gate(tmp_path / "g", timeout=10)) == (1, 120)
 
 
 def _hold(path, entered):
@@ -244,18 +248,4 @@ def test_a_connection_opens_the_gate_of_its_store_once(store):
 @on("sqlite")
 def test_writers_of_one_process_pass_one_by_one(store):
     """Each thread's connection has an open file of its own."""
-    inside, most = [], []
-
-    def write():
-        for _ in range(20):
-            with writing(store.engine):
-                inside.append(1)
-                most.append(len(inside))
-                inside.pop()
-
-    threads = [threading.Thread(target=write) for _ in range(6)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert (len(most), max(most)) == (120, 1)
+    assert most_at_once(lambda: writing(store.engine)) == (1, 120)
