@@ -13,10 +13,12 @@ from __future__ import annotations
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from sqlalchemy import Connection, Engine, inspect, select
 
+from kanban.again import again
 from kanban.findings import listed
 from kanban.soundness import Progress, heads_of, in_words
 from ledger import moved
@@ -28,7 +30,7 @@ from ledger.schema import metadata
 from ledger.standing import Head, head
 from ledger.store import at_position, board_names, create_board, read_board
 from ledger.transcribe import DoesNotFollow, transcribe
-from ledger.upgrade import check_revision, founding, looking, make_tables
+from ledger.upgrade import check_revision, founding, looking, make_tables, mark_of
 from projections.carried import BESIDE, carry_board, differing
 from projections.divergence import OF_THE_LOG
 from projections.replay import Replay, replay
@@ -87,7 +89,7 @@ def move(source: str, target: str, *, dry_run: bool = False, progress: Progress 
     elsewhere; `StoreDamaged` where its log is not whole, or did not arrive whole. Then *source* stays as it was.
     """
     with connected(source) as here:
-        mark = _mark(here)
+        mark = mark_of(here)
         if mark is None or mark.state == MOVING:
             check_revision(here, source)
             _refuse_open_runs(here)
@@ -97,12 +99,6 @@ def move(source: str, target: str, *, dry_run: bool = False, progress: Progress 
         with connected(target, create=mark is None) as there:
             way = _Way(source, here, target, there)
             return _moved(way, progress) if mark is None else _opened(way, mark)
-
-
-def _mark(engine: Engine) -> Move | None:
-    """The mark of the store; none also where there is no store."""
-    with looking(engine) as tx:
-        return moved.move_of(tx) if inspect(tx).has_table("alembic_version") else None
 
 
 def _refuse_open_runs(engine: Engine) -> None:
@@ -134,18 +130,27 @@ def _target_now(way: _Way) -> str:
 
 
 def _moved(way: _Way, progress: Progress) -> Moved:
-    token = _begun(way)
+    try:
+        token = _begun(way)
+    except StoreExists:
+        mark = mark_of(way.source)
+        if mark is None or mark.state != MOVED:
+            raise
+        return _opened(way, mark)  # another process has moved it there meanwhile
     with reading(way.source) as tx:
         bar = _Bar(progress, heads_of(tx))
     _carry_logs(way, lambda board, after: _page(way.source, board, after), bar)
     with writing(way.source) as tx:
         moved.hold_all(tx)
-        moved.seal(tx, masked(way.to_url), token, metadata.sorted_tables)  # seen by nobody before the commit
-        _refuse_open_runs(way.source)
-        _carry_logs(way, lambda board, after: list(read_board(tx, board, after=after, limit=_PAGE)), bar)
-        _carry_beside(way, tx)
-        digests, doubts = _compared(way, tx, bar)
-    return replace(_opened(way, Move(MOVED, masked(way.to_url), token)), digests=digests, notes=doubts)
+        mark, digests, doubts = moved.move_of(tx), dict[str, str](), tuple[str, ...]()
+        if mark is None:  # else another process was first
+            mark = Move(MOVED, masked(way.to_url), token)
+            moved.seal(tx, mark.other, token, metadata.sorted_tables)  # seen by nobody before the commit
+            _refuse_open_runs(way.source)
+            _carry_logs(way, lambda board, after: list(read_board(tx, board, after=after, limit=_PAGE)), bar)
+            _carry_beside(way, tx)
+            digests, doubts = _compared(way, tx, bar)
+    return replace(_opened(way, mark), digests=digests, notes=doubts)
 
 
 def _begun(way: _Way) -> str:
@@ -158,7 +163,7 @@ def _begin(tx: Connection, way: _Way) -> str:
     if before is not None:
         return before.token
     token = secrets.token_hex(8)
-    make_tables(tx)
+    make_tables(tx, new=True)
     moved.begin(tx, masked(way.from_url), token)
     return token
 
@@ -197,7 +202,7 @@ def _carry_logs(way: _Way, read: Callable[[str, int], list[Recorded]], bar: _Bar
     with reading(way.source) as tx:
         heads = heads_of(tx)
     for board, end in heads.items():
-        while _carry_page(way, board, end.board_id, read, bar):
+        while again(partial(_carry_page, way, board, end.board_id, read, bar)):  # another may be at the same move
             pass
 
 
@@ -257,12 +262,13 @@ def _not_whole(what: str) -> StoreFault:
 
 def _opened(way: _Way, mark: Move) -> Moved:
     """Open the target of a store that is sealed by *mark*; harmless where that has been done."""
-    there = _mark(way.target)
+    there = mark_of(way.target)
     if there is not None and (there.state, there.token) == (MOVING, mark.token):
         with writing(way.target) as tx:
-            if serves_hosts(way.target):
-                tx.exec_driver_sql("ANALYZE")
-            moved.end(tx)
+            if moved.move_of(tx, hold=True) == there:  # else another process was first
+                if serves_hosts(way.target):
+                    tx.exec_driver_sql("ANALYZE")
+                moved.end(tx)
     check_revision(way.target, way.to_url)
     with reading(way.target) as tx, looking(way.source) as sealed:
         heads = heads_of(tx)

@@ -28,9 +28,10 @@ class Move(NamedTuple):
     token: str
 
 
-def move_of(tx: Connection) -> Move | None:
-    """The mark that the store carries, or none."""
-    found = tx.execute(text("SELECT version_num FROM alembic_version")).scalar()
+def move_of(tx: Connection, *, hold: bool = False) -> Move | None:
+    """The mark that the store carries, or none. *hold*: nobody else changes it until *tx*, which writes, ends."""
+    locked = " FOR UPDATE" if hold and tx.dialect.name != "sqlite" else ""
+    found = tx.execute(text(f"SELECT version_num FROM alembic_version{locked}")).scalar()  # noqa: S608
     if found not in {MOVING, MOVED} or not inspect(tx).has_table("move"):
         return None
     return Move(found, *tx.execute(text("SELECT other, token FROM move")).one())

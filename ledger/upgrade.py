@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from importlib.resources import as_file, files
 from io import StringIO
 from pathlib import Path
@@ -19,9 +19,16 @@ from ledger.schema import REVISION
 if TYPE_CHECKING:
     from alembic.config import Config
 
+    from ledger.moved import Move
+
 
 T = TypeVar("T")
 _TRIES: Final = 3
+_VERSIONS: Final = (
+    "CREATE TABLE alembic_version"
+    " (version_num VARCHAR(32) NOT NULL, CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
+)
+"""As Alembic makes it where it is missing."""
 _SECTOR: Final = 512  # bytes: no page of SQLite's is smaller
 
 
@@ -47,6 +54,7 @@ def check_revision(engine: Engine, url: str) -> None:
         raise StoreMissing(masked(url), "a database without a ledger in it")
     if not found.isdecimal():
         _check_moved(engine, url)
+        found = revision(engine) or found  # unless that move has ended meanwhile
     if found < REVISION:
         raise StoreOutdated(masked(url), found, REVISION)
     if found > REVISION:
@@ -55,12 +63,21 @@ def check_revision(engine: Engine, url: str) -> None:
 
 def _check_moved(engine: Engine, url: str) -> None:
     """Refuse a store that is being moved, or was: its revision is a word."""
-    from ledger.moved import MOVED, move_of
+    from ledger.moved import MOVED
 
-    with looking(engine) as tx:
-        move = move_of(tx)
+    move = mark_of(engine)
     if move is not None:
         raise StoreMoved(move.other) if move.state == MOVED else StoreMoving(masked(url), move.other)
+
+
+def mark_of(engine: Engine) -> Move | None:
+    """The mark of a move that the store carries; none also where there is no store."""
+    from ledger.moved import move_of
+
+    for _ in range(_TRIES):
+        with looking(engine) as tx, suppress(ProgrammingError):  # a move that ends meanwhile takes its table along
+            return move_of(tx) if _is_versioned(tx) else None
+    return None
 
 
 def revision(engine: Engine) -> str | None:
@@ -138,11 +155,16 @@ def _committed(engine: Engine, act: Callable[[Connection], T]) -> T:
         return act(tx)
 
 
-def make_tables(tx: Connection, metadata: MetaData | None = None) -> None:
-    """Bring the tables that *tx* sees to this program's revision; they are locked meanwhile, and till it ends."""
+def make_tables(tx: Connection, metadata: MetaData | None = None, *, new: bool = False) -> None:
+    """Bring the tables that *tx* sees to this program's revision; they are locked meanwhile, and till it ends.
+
+    *new*: there are none, and where another has made some by now the database refuses it.
+    """
     from alembic import command
 
-    if tx.dialect.name != "sqlite" and inspect(tx).has_table("alembic_version"):  # SQLite's writer is alone already
+    if new:
+        tx.exec_driver_sql(_VERSIONS)
+    elif tx.dialect.name != "sqlite" and inspect(tx).has_table("alembic_version"):  # SQLite's writer is alone already
         tx.execute(text("SELECT version_num FROM alembic_version FOR UPDATE"))
     if not tx.in_transaction():
         tx.begin()  # where Alembic finds no transaction of Core's, it commits each step for itself

@@ -8,6 +8,7 @@ import threading
 import time
 from contextlib import ExitStack, closing
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from sqlalchemy import func, select
@@ -19,6 +20,7 @@ from kanban.founding import found as found_store
 from kanban.moving import OpenRuns, move
 from kanban.restore import RestoreRefused, restore
 from kanban.soundness import verify
+from ledger import moved
 from ledger import standing as standings
 from ledger import store as log
 from ledger.clock import system_clock
@@ -26,7 +28,7 @@ from ledger.database import connected, reading, sqlite_module, writing
 from ledger.errors import StoreDamaged, StoreExists, StoreFault, StoreMissing, StoreMoved, StoreMoving
 from ledger.moved import move_of
 from ledger.schema import words
-from ledger.upgrade import differences, open_store
+from ledger.upgrade import differences, mark_of, open_store, upgrade
 from projections.carried import differing
 from projections.replay import replay
 from projections.tables import metadata
@@ -609,9 +611,66 @@ def test_two_at_once_come_to_one_store(filled, database):
         for _ in range(2)
     ]
     said = [json.loads(each.communicate()[0]) for each in both]
-    assert sum(each.get("changed", False) for each in said) >= 1, said
-    assert (usable(filled.url), usable(database)) == (False, True)
+    assert [each.get("error") for each in said] == [None] * 2
+    assert any(each["changed"] for each in said)
+    assert not usable(filled.url)
+    open_store(database).dispose()
     assert digest(database)
+
+
+@pytest.mark.parametrize(
+    ("way", "step", "call"),
+    [
+        ("to a server", "make_tables", 1),  # a file has one writer at a time
+        ("to a server", "_carry_logs", 1),
+        ("from a server", "_carry_logs", 1),
+        ("to a server", "mark_of", 2),
+        ("from a server", "mark_of", 2),
+    ],
+)
+def test_a_move_that_another_ends_meanwhile_finds_it_done(request, monkeypatch, way, step, call):
+    """Before it makes the tables, before it holds the source, and after it looked at the target that it is to open."""
+    if way == "to a server":
+        fleet, target = request.getfixturevalue("filled"), request.getfixturevalue("database")
+        fleet._close_boards()
+        source = fleet.url
+    else:
+        source, target = request.getfixturevalue("away")
+    goes_on, calls, first = getattr(moving, step), [], []
+
+    def meanwhile(*given, **named):
+        calls.append(given)
+        if len(calls) < call:
+            return goes_on(*given, **named)
+        monkeypatch.setattr(moving, step, goes_on)
+        seen = goes_on(*given) if step == "mark_of" else None
+        first.append(move(source, target))
+        return seen or goes_on(*given, **named)
+
+    monkeypatch.setattr(moving, step, meanwhile)
+    second = move(source, target)
+    assert (first[0].changed, second.heads) == (True, first[0].heads)
+    assert not usable(source)
+    open_store(target).dispose()
+    assert digest(target) == digest(source)
+
+
+def test_a_move_that_ends_while_somebody_looks_is_no_fault(database, monkeypatch):
+    """Its mark goes with its table: whoever was about to read that sees a store that is no longer moved into."""
+    with connected(database) as engine:
+        upgrade(engine)
+        with writing(engine) as tx:
+            moved.begin(tx, "sqlite:////old.db", "token")
+
+        def ended(tx):
+            monkeypatch.undo()
+            with writing(engine) as other:
+                moved.end(other)
+            return SimpleNamespace(has_table=lambda _: True)
+
+        monkeypatch.setattr(moved, "inspect", ended)
+        open_store(database).dispose()
+        assert mark_of(engine) is None
 
 
 # The command
