@@ -52,8 +52,9 @@ def this_host(home: Path) -> Host:
 
 def known_host(home: Path | None) -> Host | None:
     """This machine, as it has been named before; none where it never was. Nothing is made."""
-    kept = "" if home is None else _text(home / _KEPT)
-    named = os.environ.get("LEDGER_HOST_ID", "").strip() or _machine_id() or kept
+    named = os.environ.get("LEDGER_HOST_ID", "").strip() or _machine_id()
+    if not named and home is not None:
+        named = _text(home / _KEPT)
     return Host(id=named, name=os.uname().nodename, boot=_boot(), namespace=_namespace()) if named else None
 
 

@@ -5,6 +5,7 @@ A glance never writes, folds no write-ahead log in, and makes no file: neither t
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 from collections.abc import Sequence
@@ -68,4 +69,6 @@ def _standing(path: Path) -> tuple[int, int, int, bool]:
         found = path.stat()
     except OSError:
         raise StoreMissing(f"sqlite:///{path}") from None
-    return found.st_ino, found.st_mtime_ns, found.st_size, any(Path(f"{path}{log}").exists() for log in _LOGS)
+    name = str(path)
+    at_work = any(os.path.exists(name + log) for log in _LOGS)  # noqa: PTH110 – a proof waits for it
+    return found.st_ino, found.st_mtime_ns, found.st_size, at_work
