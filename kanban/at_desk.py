@@ -73,7 +73,7 @@ class at_desk(_Sitting):  # noqa: N801
         self._before = desk.position
         return desk
 
-    def __exit__(self, kind: type[BaseException] | None = None, *more: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *more: object) -> None:
         desk = self._desk
         if kind is None:
             try:
