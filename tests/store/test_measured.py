@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from contextlib import suppress
 
 import pytest
 
@@ -386,7 +387,7 @@ def test_what_a_process_appended_after_its_last_sweep_is_not_lost(store, tmp_pat
         desk.write(Decision((given.draft(given.created(), task="t_a"),)))
     with at_desk(store.engine, ledgers.BOARD, store.clock):
         pass  # nothing is appended
-    with pytest.raises(ZeroDivisionError), at_desk(store.engine, ledgers.BOARD, store.clock) as desk:
+    with suppress(ZeroDivisionError), at_desk(store.engine, ledgers.BOARD, store.clock) as desk:
         desk.write(Decision((given.draft(given.created(), task="t_b"),)))
         1 / 0  # noqa: B018 – and what was appended is rolled back
     assert APPENDED[ledgers.BOARD][0] == 1
