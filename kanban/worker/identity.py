@@ -40,8 +40,10 @@ class Identity:
         host = known_host(Path(home) if home else None)
         if host is None:
             return None
-        started = {(pid, process.start_tick) for pid, process in lineage(os.getpid()).items()}
-        leaders = {(pid, tick) for pid in (os.getpgrp(), os.getsid(0)) if (tick := start_tick(pid)) is not None}
+        descent = lineage(os.getpid())
+        started = {(pid, process.start_tick) for pid, process in descent.items()}
+        others = {os.getpgrp(), os.getsid(0)} - descent.keys()
+        leaders = {(pid, tick) for pid in others if (tick := start_tick(pid)) is not None}
         return cls(host.id, host.boot, host.namespace, frozenset(started | leaders))
 
     def is_bound(self, binding: str) -> bool:
